@@ -13,15 +13,15 @@ use futures_util::{
 };
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use hyper::body::Incoming;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, body::Body, service::Routes, transport::server::TcpConnectInfo};
 use tower_service::Service;
 
-use super::Keepalive;
+use super::{Keepalive, admission::ConnectionStreams};
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::{
-    Bucket, Connection, ConnectionLimits, Listener, Protocol, Rate, Workers,
+    Connection, ConnectionLimits, Listener, Protocol, Workers,
     grpc::{StreamLimits, StreamMemory, StreamService},
     max_open_files, tls,
 };
@@ -52,51 +52,6 @@ impl Default for ListenOptions {
 
 /// How long a message may take to arrive after its first byte.
 pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Limits of a service on its clients.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ServiceOptions {
-    /// Streams at a time; one more is RESOURCE_EXHAUSTED.
-    pub max_streams: usize,
-    /// Rate of new streams; further ones wait.
-    pub new_streams: Rate,
-    /// The longest message in bytes; a longer one ends its stream.
-    pub max_message_size: usize,
-}
-
-setters!(ServiceOptions { max_streams: usize, new_streams: Rate, max_message_size: usize });
-
-/// Admits new streams by the limits of a service.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    free: Arc<Semaphore>,
-    rate: Mutex<Bucket>,
-}
-
-impl Admission {
-    pub(crate) fn new(options: &ServiceOptions) -> Self {
-        let free = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
-        Self { free, rate: Mutex::new(Bucket::new(options.new_streams)) }
-    }
-
-    /// Waits until a new stream may open. The stream counts until the permit is dropped.
-    pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let full = |_| Status::resource_exhausted("too many streams are open; try again later");
-        let permit = self.free.clone().try_acquire_owned().map_err(full)?;
-        // The others queue for the lock, so that a client that gives up has taken nothing.
-        let mut rate = self.rate.lock().await;
-        let at = rate.take(tokio::time::Instant::now().into_std());
-        tokio::time::sleep_until(at.into()).await;
-        Ok(permit)
-    }
-
-    /// Admits one request. It counts like a stream until the permit is dropped, but not for the rate of new streams.
-    pub(crate) fn request(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let full = |_| Status::resource_exhausted("too many requests are being answered; try again later");
-        self.free.clone().try_acquire_owned().map_err(full)
-    }
-}
 
 /// Returns the limits of connections to a source or a sink.
 fn connection_limits(keepalive: Keepalive) -> ConnectionLimits {
@@ -142,6 +97,7 @@ pub async fn listen_with(
         guard: tls.clone().map(|tls| (tls, connection.identity.clone())),
         address: TcpConnectInfo { local_addr: connection.local, remote_addr: connection.remote },
         connection: connection.clone(),
+        streams: ConnectionStreams::default(),
     };
     listener.serve(connection_limits(keepalive), &Workers::here(), make_service, stop).await;
 }
@@ -174,6 +130,7 @@ struct PeerService {
     guard: Option<(Arc<tls::Server>, Option<tls::Identity>)>,
     address: TcpConnectInfo,
     connection: Connection,
+    streams: ConnectionStreams,
 }
 
 impl Service<http::Request<Incoming>> for PeerService {
@@ -186,9 +143,10 @@ impl Service<http::Request<Incoming>> for PeerService {
     }
 
     fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
-        let PeerService { mut limited, mut services, guard, address, connection } = self.clone();
+        let PeerService { mut limited, mut services, guard, address, connection, streams } = self.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(address);
+        request.extensions_mut().insert(streams);
         let answer = async move {
             if let Some((tls, identity)) = guard {
                 // By the current list; open streams go on (docs/behaviour/mcp.md#access-lists).

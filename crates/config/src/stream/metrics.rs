@@ -26,6 +26,7 @@ pub struct StreamMetrics {
     component: &'static str,
     clients: AtomicI64,
     streams: AtomicU64,
+    refused: AtomicU64,
     series: Mutex<Series>,
 }
 
@@ -89,7 +90,13 @@ impl StreamMetrics {
             unsent: BTreeMap::new(),
             unreceived: BTreeMap::new(),
         };
-        Self { component, clients: AtomicI64::new(0), streams: AtomicU64::new(0), series: Mutex::new(series) }
+        Self {
+            component,
+            clients: AtomicI64::new(0),
+            streams: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            series: Mutex::new(series),
+        }
     }
 
     /// Counts an opened stream.
@@ -98,6 +105,11 @@ impl StreamMetrics {
         self.streams.fetch_add(1, Relaxed);
         self.clients.fetch_add(1, Relaxed);
         Client(self)
+    }
+
+    /// Counts a stream or a request that was refused because of the number of those that are open.
+    pub(crate) fn refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
     }
 
     /// Counts a received message and its size in bytes.
@@ -162,6 +174,7 @@ impl StreamMetrics {
     fn is_used(&self) -> bool {
         let series = self.lock();
         self.streams.load(Relaxed) > 0
+            || self.refused.load(Relaxed) > 0
             || !(series.v2.is_empty()
                 && series.sizes.is_empty()
                 && series.unsent.is_empty()
@@ -228,6 +241,13 @@ impl Collector for McpMetrics {
             let labels = [("component", side.component)];
             let count = i64::try_from(side.streams.load(Relaxed)).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(streams.encode_family(&labels)?)?;
+        }
+        let help = "Streams of configuration that were refused because too many were open or waited";
+        let name = "mixer_adapter_config_streams_refused";
+        let mut refused = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for side in &sides {
+            let labels = [("component", side.component)];
+            ConstCounter::new(side.refused.load(Relaxed)).encode(refused.encode_family(&labels)?)?;
         }
         let help = "Sizes of messages that arrived: pushes at a sink, requests at a source";
         let name = "istio_mcp_message_sizes";

@@ -3,6 +3,7 @@
 //! This is what MCP and xDS share. The [sink](sink::SinkMachine) is a state machine without sockets, clocks or tasks;
 //! so is each [dialogue](source::Catalogue) of a source. Thin drivers run them. Either side may open the connection.
 
+pub(crate) mod admission;
 pub(crate) mod body;
 pub(crate) mod convert;
 mod keepalive;
@@ -21,11 +22,12 @@ pub(crate) mod xdstp;
 pub mod sink;
 pub mod source;
 
+pub(crate) use admission::Admission;
+pub use admission::ServiceOptions;
 pub use body::BodyError;
 pub use convert::check;
 pub use keepalive::Keepalive;
-pub(crate) use listen::Admission;
-pub use listen::{ListenOptions, ServiceOptions, listen, listen_with};
+pub use listen::{ListenOptions, listen, listen_with};
 pub use mixer_adapter_net::{Listener, Rate, grpc::StreamMemory};
 pub use peer::Peer;
 pub(crate) use peer::open;

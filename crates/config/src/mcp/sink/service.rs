@@ -11,6 +11,7 @@ use crate::{
     stream::{
         Admission, Rate, ServiceOptions,
         listen::{outbox, peer_name},
+        metrics::SINK,
         sink::{Sink, driver},
     },
 };
@@ -35,7 +36,7 @@ impl ResourceSinkService {
 
     /// Returns the service, for [`listen`](crate::stream::listen()) or a server with others.
     pub fn serve(sink: Sink, options: &ServiceOptions) -> ResourceSinkServer<Self> {
-        let service = Self { sink, admission: Admission::new(options) };
+        let service = Self { sink, admission: Admission::new(options, &SINK) };
         ResourceSinkServer::new(service).max_decoding_message_size(options.max_message_size)
     }
 }
@@ -48,7 +49,7 @@ impl ResourceSink for ResourceSinkService {
         &self,
         request: Request<Streaming<Resources>>,
     ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
-        let admitted = self.admission.enter().await?;
+        let admitted = self.admission.enter(request.extensions()).await?;
         let peer = peer_name(&request);
         tracing::info!(peer, metadata = ?request.metadata(), "configuration source connected");
         let (stream, requests) = self.sink.open(peer).await;

@@ -5,6 +5,7 @@ use tonic::service::Routes;
 use super::{McpStream, aggregated};
 use crate::stream::{
     Admission, Rate, ServiceOptions,
+    metrics::SOURCE,
     source::{ConfigServer, Method},
 };
 
@@ -21,7 +22,7 @@ pub fn default_options() -> ServiceOptions {
 
 /// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
-    let admission = Arc::new(Admission::new(options));
+    let admission = Arc::new(Admission::new(options, &SOURCE));
     let machine = |source: &ConfigServer| McpStream::new(source.incremental());
     let streams = Method::new(source, &admission, options, source.requests(), machine);
     let router = services.axum_router_mut();

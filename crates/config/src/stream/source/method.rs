@@ -21,10 +21,7 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::{ConfigServer, Dialogue, Pushed};
-use crate::stream::{
-    Rate, ServiceOptions,
-    listen::{Admission, peer_name},
-};
+use crate::stream::{Admission, Rate, ServiceOptions, listen::peer_name};
 
 /// Where sources say which version of their program they are.
 const VERSION: &str = "config.source.version";
@@ -78,7 +75,7 @@ impl<F> Method<F> {
                 return Err(status);
             }
         };
-        let admitted = self.admission.enter().await?;
+        let admitted = self.admission.enter(request.extensions()).await?;
         let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
         let request = Request::from_http(request);
         let peer = peer_name(&request);

@@ -5,6 +5,7 @@ use tonic::service::Routes;
 use super::{DeltaStream, SotwStream, fetch::FetchMethod, rest};
 use crate::stream::{
     Admission, Rate, ServiceOptions,
+    metrics::SOURCE,
     source::{ConfigServer, Method},
 };
 
@@ -109,7 +110,7 @@ pub fn default_options() -> ServiceOptions {
 
 /// Adds the services of xDS to others: ADS, those of one type each, and REST.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
-    let admission = Arc::new(Admission::new(options));
+    let admission = Arc::new(Admission::new(options, &SOURCE));
     let router = services.axum_router_mut();
     let mut grown = std::mem::take(router);
     let v3 =
