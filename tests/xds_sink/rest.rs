@@ -13,7 +13,7 @@ use axum::{Router, extract::State, http::StatusCode, http::Uri};
 use mixer_adapter_config::{
     Kind, Offer, ResourceName, ValidationError,
     stream::{
-        Peer, RawChange,
+        Peer, RawChange, StreamMemory,
         sink::{Mode, Sink},
     },
     xds::sink::{PollOptions, poll},
@@ -67,6 +67,15 @@ async fn follow(
     collections: &[&str],
     answers: Vec<(u16, String)>,
 ) -> (Server, mpsc::Receiver<Offer<RawChange>>, DropGuard) {
+    follow_within(collections, answers, StreamMemory::new(usize::MAX)).await
+}
+
+/// As `follow`, with limited memory for answers.
+async fn follow_within(
+    collections: &[&str],
+    answers: Vec<(u16, String)>,
+    memory: StreamMemory,
+) -> (Server, mpsc::Receiver<Offer<RawChange>>, DropGuard) {
     let server = Server::default();
     server.answers.lock().unwrap().extend(answers);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -76,7 +85,7 @@ async fn follow(
     let (sink, changes) = Sink::start(options(Mode::Full, collections), None);
     let stop = CancellationToken::new();
     let polling = PollOptions::default().refresh_delay(Duration::from_millis(30));
-    tokio::spawn(poll(sink, peer, somebody(), polling, stop.clone()));
+    tokio::spawn(poll(sink, peer, somebody(), polling, memory, stop.clone()));
     (server, changes, stop.drop_guard())
 }
 
@@ -148,6 +157,18 @@ async fn answers_that_are_none_leave_what_there_is() {
     offer.accept();
     let (offer, told) = next(&mut changes).await;
     assert_eq!(told, "ns/b@2 -ns/a", "nothing came in between");
+    offer.accept();
+}
+
+#[tokio::test]
+async fn an_answer_counts_as_what_it_is_decoded_to_in_the_memory_of_pushes() {
+    let names: Vec<String> = (0..500).map(|number| format!("ns/rule{number}")).collect();
+    let large = rules("1", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let memory = StreamMemory::new(4 * large.1.len());
+    let answers = vec![large, rules("2", &["ns/a"])];
+    let (_server, mut changes, _polling) = follow_within(&[RULES], answers, memory).await;
+    let (offer, told) = next(&mut changes).await;
+    assert_eq!(told, "ns/a@2");
     offer.accept();
 }
 

@@ -22,7 +22,7 @@ use crate::{
     proto::envoy::config::core::v3::Node,
     source::{ReloadRequests, Source, SourceHandle, SourceSettings, SourceStatus},
     stream::{
-        self, DialOptions, ListenOptions, Listener, Peer, Trace, convert, listen_with,
+        self, DialOptions, ListenOptions, Listener, Peer, StreamMemory, Trace, convert, listen_with,
         sink::{Cache, Mode, Sink, SinkOptions, Variant},
     },
     xds::sink as xds,
@@ -60,7 +60,7 @@ enum Transport {
     Mcp(Peer, DialOptions),
     Aggregated(Variant, Peer, DialOptions),
     Xds((xds::ApiVersion, Variant), Box<xds::XdsClient>, Peer, DialOptions),
-    Rest(Box<xds::XdsClient>, Peer, xds::PollOptions),
+    Rest(Box<xds::XdsClient>, Peer, xds::PollOptions, StreamMemory),
     Files(PathBuf, ReloadRequests),
     Listen(Listener, ListenOptions),
 }
@@ -95,7 +95,8 @@ impl StreamSource {
     pub fn rest(server: Peer, node: Node, polling: xds::PollOptions, settings: &SourceSettings) -> Self {
         let (name, id) = (server.to_string(), node.id.clone());
         let client = Box::new(xds::XdsClient::new(node, settings.resource_names.clone()));
-        let mut source = Self::new(name, Transport::Rest(client, server, polling), settings);
+        let memory = settings.memory.clone().unwrap_or_else(|| StreamMemory::new(usize::MAX));
+        let mut source = Self::new(name, Transport::Rest(client, server, polling, memory), settings);
         source.options = SinkOptions { id, mode: Mode::Full, ..source.options };
         source
     }
@@ -179,8 +180,8 @@ impl StreamSource {
             Transport::Xds(variant, client, server, dial) => {
                 tokio::spawn(xds::dial(sink, server, variant, *client, dial, stop))
             }
-            Transport::Rest(client, server, polling) => {
-                tokio::spawn(xds::poll(sink, server, *client, polling, stop))
+            Transport::Rest(client, server, polling, memory) => {
+                tokio::spawn(xds::poll(sink, server, *client, polling, memory, stop))
             }
             Transport::Files(path, reload) => tokio::spawn(async move {
                 tokio::select! {

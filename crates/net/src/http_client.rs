@@ -8,20 +8,24 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{
     HeaderValue, Request, Response, Uri,
     header::{CONNECTION, HOST, USER_AGENT},
     uri::PathAndQuery,
 };
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
 
-use crate::tls::{self, TlsError};
+use crate::{
+    grpc::CallMemory,
+    tls::{self, TlsError},
+};
 
 /// An HTTP/1.1 client for requests that are rare: each has a connection of its own. Does not follow redirects.
 #[derive(Clone, Debug)]
@@ -30,6 +34,7 @@ pub struct HttpClient {
     max_body: usize,
     tls: Option<Arc<tls::Client>>,
     filter: Option<AddressFilter>,
+    memory: Option<CallMemory>,
 }
 
 /// Decides which addresses of a host may be connected to.
@@ -79,6 +84,9 @@ pub enum HttpError {
     /// An answer over the limit.
     #[error("the answer has more than {0} bytes")]
     TooLong(usize),
+    /// An answer for which the limit of memory leaves none.
+    #[error("no memory is left for the answer (memory-limit)")]
+    NoMemory,
     /// No complete answer in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
@@ -87,7 +95,7 @@ pub enum HttpError {
 impl HttpClient {
     /// Creates a client for `http://` whose answers have at most `max_body` bytes and arrive completely within `timeout`.
     pub fn new(timeout: Duration, max_body: usize) -> Self {
-        Self { timeout, max_body, tls: None, filter: None }
+        Self { timeout, max_body, tls: None, filter: None, memory: None }
     }
 
     /// Connects only to addresses for which `allows`, called with the host and an address it resolved to, returns true.
@@ -100,6 +108,12 @@ impl HttpClient {
     #[must_use]
     pub fn with_tls(self, tls: Arc<tls::Client>) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// Takes memory for the bodies of answers as they arrive. It is released with the last clone of `memory`.
+    #[must_use]
+    pub fn with_memory(self, memory: CallMemory) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 
     /// Sends a request with an absolute URL. The body of an answer without success is empty if it is over the limit.
@@ -143,6 +157,23 @@ impl HttpClient {
         }
     }
 
+    async fn collect(&self, body: Incoming) -> Result<Bytes, HttpError> {
+        let mut limited = Limited::new(body, self.max_body);
+        let mut bytes = BytesMut::new();
+        while let Some(frame) = limited.frame().await {
+            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                true => HttpError::TooLong(self.max_body),
+                false => HttpError::Body(error),
+            })?;
+            let data = frame.into_data().unwrap_or_default();
+            if self.memory.as_ref().is_some_and(|memory| !memory.take(data.len())) {
+                return Err(HttpError::NoMemory);
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes.freeze())
+    }
+
     async fn answer(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -151,13 +182,13 @@ impl HttpClient {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let answer = async {
             let (head, body) = sender.send_request(request).await?.into_parts();
-            let body = match Limited::new(body, self.max_body).collect().await {
-                Ok(body) => body.to_bytes(),
-                Err(error) if !error.is::<LengthLimitError>() => return Err(HttpError::Body(error)),
-                Err(_) if head.status.is_success() => return Err(HttpError::TooLong(self.max_body)),
-                Err(_) => Bytes::new(),
-            };
-            Ok(Response::from_parts(head, body))
+            match self.collect(body).await {
+                Ok(body) => Ok(Response::from_parts(head, body)),
+                Err(HttpError::TooLong(_)) if !head.status.is_success() => {
+                    Ok(Response::from_parts(head, Bytes::new()))
+                }
+                Err(error) => Err(error),
+            }
         };
         let mut answer = pin!(answer);
         tokio::select! {

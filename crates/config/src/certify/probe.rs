@@ -23,7 +23,7 @@ use crate::{
             MeshConfigResponse, RequestResources, Resources, SinkNode,
         },
     },
-    stream::{Peer, Shorthand, Summarize, open, sink::Variant},
+    stream::{Peer, Shorthand, StreamMemory, Summarize, open, sink::Variant},
     xds::sink::request_over_http,
 };
 use mixer_adapter_core::{framework::setters, proto};
@@ -431,7 +431,8 @@ fn poll(
                 ask = asks.recv() => {
                     let Some((ask, node)) = ask else { return };
                     let (server, request) = (server.clone(), sotw(ask, node));
-                    answer = async move { request_over_http(&server, &request, patience).await }.boxed();
+                    let memory = StreamMemory::new(usize::MAX).for_message();
+                    answer = async move { request_over_http(&server, &request, patience, &memory).await }.boxed();
                     continue;
                 }
                 answered = &mut answer => answered,

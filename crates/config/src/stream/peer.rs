@@ -24,6 +24,7 @@ use tower_service::Service;
 use super::Keepalive;
 use mixer_adapter_net::{
     HttpClient,
+    grpc::CallMemory,
     tls::{self, TlsStream},
     with_causes,
 };
@@ -82,14 +83,15 @@ impl Peer {
         TcpStream::connect(&self.address).await.map(drop)
     }
 
-    /// Returns a client for requests to the peer, and the URL of a path on it.
+    /// Returns a client for a request to the peer whose answer takes `memory`, and the URL of a path on it.
     pub(crate) fn http(
         &self,
         timeout: Duration,
         max_body: usize,
+        memory: CallMemory,
         path: &str,
     ) -> (HttpClient, http::Result<Uri>) {
-        let client = HttpClient::new(timeout, max_body);
+        let client = HttpClient::new(timeout, max_body).with_memory(memory);
         let (client, scheme) = match &self.tls {
             None => (client, "http"),
             Some(tls) => (client.with_tls(tls.clone()), "https"),

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use super::{
     UnaryBody,
-    admission::{Admitted, Pools},
+    admission::{Admitted, CallMemory, Pools},
     stream::{OpenStream, StreamBody},
     stream_messages::{MessageRules, StreamMessages},
 };
@@ -45,6 +45,11 @@ impl StreamMemory {
     /// Limits what the messages take at a time to that many bytes.
     pub fn new(max_bytes: usize) -> Self {
         Self(Arc::new(Pools::new(usize::MAX, usize::MAX, max_bytes)))
+    }
+
+    /// Returns the memory for one message that arrives without a stream. It is released with the last clone.
+    pub fn for_message(&self) -> CallMemory {
+        CallMemory::new(Arc::new(Admitted::new(self.pools(), ConnectionState::detached())))
     }
 
     pub(super) fn pools(&self) -> Arc<Pools> {

@@ -9,7 +9,7 @@ use prost::Message as _;
 use prost_reflect::DynamicMessage;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{Sotw, XdsClient, response};
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
         Peer,
+        metrics::SINK,
         redial::Ended,
         sink::{
             Dialect as _, Sink,
@@ -24,10 +25,14 @@ use crate::{
             driver::{Requests, Stream},
         },
     },
-    xds::rest_path,
+    xds::{json_expansion, rest_path},
 };
 use mixer_adapter_core::framework::setters;
-use mixer_adapter_net::random;
+use mixer_adapter_net::{
+    HttpError,
+    grpc::{CallMemory, StreamMemory},
+    random,
+};
 
 /// The options of polling a server, in the terms of Envoy's `ApiConfigSource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +57,21 @@ const MAX_ANSWER: usize = 64 << 20;
 /// The time for which the first requests of a sink are collected.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Polls a server for everything that a sink subscribes to, each type separately, until `stop` is cancelled.
+/// Polls a server for everything that a sink subscribes to, each type separately, until `stop` is cancelled. Answers
+/// that arrive or are decoded take `memory`; one beyond it is refused.
 pub async fn poll(
     sink: Sink,
     server: Peer,
     client: impl Into<XdsClient>,
     options: PollOptions,
+    memory: StreamMemory,
     stop: CancellationToken,
 ) {
     let client = client.into();
     let polling = async {
         while !stop.is_cancelled() {
-            let (own, client) = (server.clone(), client.clone());
-            let exchange = |stream, requests| exchange(own, client, options, stream, requests);
+            let (own, client, memory) = (server.clone(), client.clone(), memory.clone());
+            let exchange = |stream, requests| exchange(own, client, options, memory, stream, requests);
             let Ended { status, .. } =
                 with_stream(sink.clone(), server.to_string(), stop.clone(), exchange).await;
             tracing::warn!(%server, %status, "stream ended; requesting everything again");
@@ -89,6 +96,7 @@ async fn exchange(
     server: Peer,
     client: XdsClient,
     options: PollOptions,
+    memory: StreamMemory,
     stream: Stream,
     mut requests: Requests,
 ) -> Status {
@@ -115,14 +123,15 @@ async fn exchange(
                 for polled in types.values_mut().filter(|polled| polled.due.is_some_and(|due| due <= now)) {
                     polled.due = None;
                     let (server, request, trace) = (server.clone(), polled.request.clone(), stream.trace().clone());
+                    let memory = memory.for_message();
                     answers.push(async move {
                         trace.sent(&request);
-                        let answer = send(&server, &request, options.request_timeout).await;
-                        (request.type_url, answer)
+                        let answer = send(&server, &request, options.request_timeout, &memory).await;
+                        (request.type_url, answer, memory)
                     });
                 }
             }
-            Some((type_url, answer)) = answers.next() => {
+            Some((type_url, answer, _held_until_it_is_handled)) = answers.next() => {
                 if let Some(polled) = types.get_mut(&type_url) {
                     polled.due = Some(Instant::now() + options.refresh_delay.mul_f64(1.0 + 0.25 * random()));
                 }
@@ -133,6 +142,9 @@ async fn exchange(
                     }
                     Ok(None) => continue,
                     Err(error) => {
+                        if matches!(error.downcast_ref(), Some(HttpError::NoMemory)) {
+                            SINK.not_received(Code::ResourceExhausted);
+                        }
                         let error = format!("{type_url}: {error}");
                         // Logged once, not each time.
                         if last_logged != error {
@@ -163,17 +175,18 @@ fn enqueue(types: &mut BTreeMap<String, Polled>, request: DiscoveryRequest, at: 
     }
 }
 
-/// Sends one request. `None` is an answer without news.
+/// Sends one request. `None` is an answer without news. The answer takes `memory`.
 pub(crate) async fn send(
     server: &Peer,
     request: &DiscoveryRequest,
     timeout: Duration,
+    memory: &CallMemory,
 ) -> Result<Option<DiscoveryResponse>, Box<dyn Error + Send + Sync>> {
     let descriptor = Types::spoken("envoy.service.discovery.v3.DiscoveryRequest")
         .ok_or("the type DiscoveryRequest is not known")?;
     let message = DynamicMessage::decode(descriptor, &*request.encode_to_vec())?;
     let body = Bytes::from(serde_json::to_vec(&message)?);
-    let (client, url) = server.http(timeout, MAX_ANSWER, &rest_path::path(&request.type_url));
+    let (client, url) = server.http(timeout, MAX_ANSWER, memory.clone(), &rest_path::path(&request.type_url));
     // Until then the server may wait for news; the margin is for the response.
     let patience = format!("wait={}", timeout.mul_f64(0.8).as_secs());
     let post =
@@ -181,6 +194,9 @@ pub(crate) async fn send(
     let answer = client.send(post).await?;
     match answer.status() {
         StatusCode::OK => {
+            if !memory.take(json_expansion(answer.body())) {
+                return Err(HttpError::NoMemory.into());
+            }
             let json = serde_json::from_slice(answer.body())
                 .map_err(|error| format!("the answer is not JSON: {error}"))?;
             let response = response::of_json(json)?;

@@ -37,7 +37,7 @@ use crate::{
         source::{ConfigServer, Pushed, WatchStatus},
     },
     truncate,
-    xds::rest_path,
+    xds::{json_expansion, rest_path},
 };
 use mixer_adapter_core::framework::json::{JsonError, read_json_of_peer};
 use mixer_adapter_net::grpc::expansion;
@@ -60,8 +60,6 @@ struct Rest {
 
 /// The bytes of all requests, as a multiple of the longest message.
 const MEMORY: usize = 4;
-/// The bytes of a value of JSON, about, with what it is decoded to and the room to grow of its list or object.
-const VALUE: usize = 128;
 /// The bytes that are decompressed at a time.
 const CHUNK: usize = 64 << 10;
 
@@ -162,7 +160,7 @@ impl Encoding {
     /// Returns about how many bytes the decoded form of a request takes beyond those of its body.
     fn expansion(self, body: &[u8]) -> usize {
         match self {
-            Self::Json => VALUE * body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count(),
+            Self::Json => json_expansion(body),
             Self::Protobuf => expansion(body),
         }
     }
