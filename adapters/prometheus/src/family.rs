@@ -20,9 +20,11 @@ use super::definition::{Definition, Kind};
 /// unbounded number of values does not exhaust the memory.
 const SERIES: usize = 10_000;
 
-/// The maximum size of the labels and buckets of the series of all metrics in bytes. A label may have any length, and a distribution many
-/// buckets.
+/// The maximum size of the series of all metrics in bytes. A label may have any length, and a distribution many buckets.
 pub(super) const LABEL_BYTES: usize = 32 << 20;
+
+/// The bytes of a series without its labels and buckets.
+const SERIES_BYTES: usize = size_of::<(Arc<str>, Series)>() + 4 * size_of::<usize>();
 
 /// Whole increments of this size and above are added like fractions.
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
@@ -32,7 +34,7 @@ const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 pub(super) struct Family {
     definition: Definition,
     most: usize,
-    /// The bytes that further labels and buckets may have, of all metrics together.
+    /// The bytes that further series may have, of all metrics together.
     free_bytes: Arc<Semaphore>,
     /// By the labels in the format of the page.
     series: Mutex<HashMap<Arc<str>, Series>>,
@@ -47,7 +49,7 @@ impl Retain for Family {
         match series.is_empty() {
             true => 0,
             false => {
-                let entries = series.len() * (size_of::<(Arc<str>, Series)>() + buckets);
+                let entries = series.len() * (SERIES_BYTES + buckets);
                 size_of::<Self>() + entries + series.keys().map(|labels| labels.len()).sum::<usize>()
             }
         }
@@ -59,7 +61,7 @@ struct Series {
     sample: Sample,
     /// When it expires unless it is updated.
     expires: Option<Instant>,
-    /// The bytes of its labels and buckets.
+    /// Its bytes.
     _bytes: OwnedSemaphorePermit,
 }
 
@@ -84,7 +86,7 @@ pub(super) enum Sample {
 pub(super) enum Dropped {
     /// The metric has the maximum number of series.
     SeriesLimit,
-    /// The labels and buckets of all metrics have the maximum size.
+    /// The series of all metrics have the maximum size.
     LabelLimit,
     /// A counter would decrease.
     NegativeIncrement,
@@ -177,14 +179,14 @@ impl Family {
             all.insert(labels.into(), Series { sample, expires, _bytes: bytes });
         } else {
             drop(all);
-            let text = "the labels and buckets of all metrics are too large; further series are dropped";
+            let text = "the series of all metrics are too large; further ones are dropped";
             self.drop_series(Dropped::LabelLimit, LABEL_BYTES, text);
         }
         Ok(())
     }
 
     fn take_bytes(&self, labels: &str) -> Option<OwnedSemaphorePermit> {
-        let bytes = u32::try_from(labels.len() + self.definition.kind.bucket_bytes()).ok()?;
+        let bytes = u32::try_from(SERIES_BYTES + labels.len() + self.definition.kind.bucket_bytes()).ok()?;
         self.free_bytes.clone().try_acquire_many_owned(bytes).ok()
     }
 
@@ -354,8 +356,9 @@ mod tests {
     }
 
     #[test]
-    fn labels_beyond_the_size_for_all_metrics_are_dropped_until_series_end() {
-        let free_bytes = Arc::new(Semaphore::new(5));
+    fn series_beyond_the_size_for_all_metrics_are_dropped_until_series_end() {
+        let free = 2 * SERIES_BYTES + 5;
+        let free_bytes = Arc::new(Semaphore::new(free));
         let family = |name: &str| {
             let definition = Definition { name: name.to_owned(), kind: Kind::Counter, labels: Vec::new() };
             Family::new(definition, free_bytes.clone())
@@ -375,19 +378,22 @@ mod tests {
         let labels: Vec<_> = samples(&second, now).into_iter().map(|(labels, _)| labels).collect();
         assert_eq!(labels, ["ab", "cde"]);
         drop(second);
-        assert_eq!(free_bytes.available_permits(), 5);
+        assert_eq!(free_bytes.available_permits(), free);
     }
 
     #[test]
     fn buckets_count_with_the_labels() {
-        let free_bytes = Arc::new(Semaphore::new(40));
+        let free_bytes = Arc::new(Semaphore::new(2 * SERIES_BYTES + 40));
         let kind = Kind::Distribution(vec![1.0, 2.0]);
         let family =
             Family::new(Definition { name: "m".to_owned(), kind, labels: Vec::new() }, free_bytes.clone());
         for labels in ["a", "b"] {
             family.record(labels, 1.0, None).unwrap();
         }
-        assert_eq!((family.dropped(Dropped::LabelLimit), free_bytes.available_permits()), (1, 15));
+        assert_eq!(
+            (family.dropped(Dropped::LabelLimit), free_bytes.available_permits()),
+            (1, SERIES_BYTES + 15)
+        );
     }
 
     // The original's counter starts at 0 again beyond 2^64.

@@ -8,6 +8,7 @@ mod definition;
 mod exporter;
 mod family;
 mod page;
+mod scrape;
 mod server;
 
 use std::{

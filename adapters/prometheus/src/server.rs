@@ -2,11 +2,8 @@
 
 use std::{
     convert::Infallible,
-    fmt,
-    future::{Ready, ready},
-    io, iter,
+    fmt, io, iter,
     net::{SocketAddr, TcpListener},
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     thread::{self, JoinHandle},
@@ -14,20 +11,24 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use futures_util::{FutureExt as _, future::BoxFuture, stream};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use mixer_adapter_net::{AnswerBody, Connection, ConnectionLimits, Listener, Protocol, Workers};
-use tokio::{
-    runtime::{Builder, Handle},
-    sync::{OwnedSemaphorePermit, Semaphore},
-};
+use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower_service::Service;
 
-use super::page;
+use super::{
+    page,
+    scrape::{MAX_SCRAPES, MAX_TIME, Scrape, ScrapeError, Scrapes},
+};
 
 /// The path of the page, as in the original.
 const PATH: &str = "/metrics";
+/// The timeout of the scraper, in seconds.
+const TIMEOUT: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     protocol: Protocol::Http1 { header_timeout: Duration::from_secs(10) },
@@ -64,7 +65,7 @@ impl Server {
             Listener::from(tokio::net::TcpListener::from_std(listener)?)
         };
         let page = move || -> Lines { Box::new(page()) };
-        let service = PageService { page: Arc::new(page), free: Arc::new(Semaphore::new(MAX_SCRAPES)) };
+        let service = PageService { page: Arc::new(page), scrapes: Scrapes::default() };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
@@ -103,36 +104,63 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The maximum number of scrapes at a time: each holds the values of a metric.
-const MAX_SCRAPES: usize = 4;
-
 /// The least size of a part of a page in bytes, but for the last one.
 const PART: usize = 64 << 10;
 
 type Lines = Box<dyn Iterator<Item = String> + Send>;
+type Page = UnsyncBoxBody<Bytes, ScrapeError>;
 
 /// Answers scrapes with the page.
 #[derive(Clone)]
 struct PageService {
     page: Arc<dyn Fn() -> Lines + Send + Sync>,
-    /// The scrapes that may begin.
-    free: Arc<Semaphore>,
+    scrapes: Scrapes,
 }
 
 impl PageService {
-    fn answer(&self, path: &str, method: &Method) -> (StatusCode, Page) {
-        match (path, method) {
-            (PATH, &Method::GET | &Method::HEAD) => match self.free.clone().try_acquire_owned() {
-                Ok(permit) => (StatusCode::OK, Page { lines: Some(((self.page)(), Some(permit))) }),
-                Err(_) => {
+    async fn answer(self, path: String, method: Method, timeout: Duration) -> (StatusCode, Page) {
+        let text = |text: String| Full::from(text).map_err(|never| match never {}).boxed_unsync();
+        match (&*path, &method) {
+            (PATH, &Method::GET | &Method::HEAD) => match self.scrapes.begin(&*self.page, timeout).await {
+                Some(scrape) => (StatusCode::OK, parts(scrape).boxed_unsync()),
+                None => {
                     let reason = format!("{MAX_SCRAPES} scrapes are in progress, which is the maximum\n");
-                    (StatusCode::SERVICE_UNAVAILABLE, Page::text(reason))
+                    (StatusCode::SERVICE_UNAVAILABLE, text(reason))
                 }
             },
-            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, Page::text("GET only\n".to_owned())),
-            _ => (StatusCode::NOT_FOUND, Page::text(format!("metrics are on {PATH}\n"))),
+            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, text("GET only\n".to_owned())),
+            _ => (StatusCode::NOT_FOUND, text(format!("metrics are on {PATH}\n"))),
         }
     }
+}
+
+/// Returns the body of a page. Its parts are made when the former ones have been written.
+fn parts(scrape: Scrape) -> impl Body<Data = Bytes, Error = ScrapeError> {
+    let mut scrape = Some(scrape);
+    StreamBody::new(stream::iter(iter::from_fn(move || {
+        let mut part = String::new();
+        while part.len() < PART {
+            match scrape.as_ref()?.next() {
+                Ok(Some(line)) => part.push_str(&line),
+                Ok(None) => {
+                    scrape = None;
+                    break;
+                }
+                Err(error) => {
+                    scrape = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+        (!part.is_empty()).then(|| Ok(Frame::data(part.into())))
+    })))
+}
+
+/// Returns how long a scraper may take to read the page.
+fn scrape_timeout(headers: &HeaderMap) -> Duration {
+    let seconds = headers.get(TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
+    let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    timeout.unwrap_or(MAX_TIME).min(MAX_TIME)
 }
 
 /// The service on one connection.
@@ -145,57 +173,24 @@ struct OnConnection {
 impl<B> Service<Request<B>> for OnConnection {
     type Response = Response<AnswerBody<Page>>;
     type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (status, page) = self.service.answer(request.uri().path(), request.method());
-        let mut response = Response::new(self.connection.until_written(page));
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(page::CONTENT_TYPE));
-        ready(Ok(response))
-    }
-}
-
-/// The body of a response. Its parts are made when the former ones have been written.
-struct Page {
-    /// With the permit of the scrape; `None` at the end.
-    lines: Option<(Lines, Option<OwnedSemaphorePermit>)>,
-}
-
-impl Page {
-    fn text(text: String) -> Self {
-        Self { lines: Some((Box::new(iter::once(text)), None)) }
-    }
-}
-
-impl Body for Page {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some((lines, _)) = &mut self.lines else { return Poll::Ready(None) };
-        let mut part = String::new();
-        while part.len() < PART {
-            match lines.next() {
-                Some(line) => part.push_str(&line),
-                None => {
-                    self.lines = None;
-                    break;
-                }
-            }
+        let Self { service, connection } = self.clone();
+        let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+        let timeout = scrape_timeout(request.headers());
+        async move {
+            let (status, page) = service.answer(path, method, timeout).await;
+            let mut response = Response::new(connection.until_written(page));
+            *response.status_mut() = status;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page::CONTENT_TYPE));
+            Ok(response)
         }
-        Poll::Ready((!part.is_empty()).then(|| Ok(Frame::data(part.into()))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.lines.is_none()
+        .boxed()
     }
 }
 
@@ -207,12 +202,16 @@ mod tests {
 
     fn service() -> PageService {
         let page = || -> Lines { Box::new(iter::repeat_n("line\n".to_owned(), 2 * PART / 5)) };
-        PageService { page: Arc::new(page), free: Arc::new(Semaphore::new(MAX_SCRAPES)) }
+        PageService { page: Arc::new(page), scrapes: Scrapes::default() }
+    }
+
+    async fn scrape(service: &PageService) -> (StatusCode, Page) {
+        service.clone().answer(PATH.to_owned(), Method::GET, MAX_TIME).await
     }
 
     #[tokio::test]
     async fn a_page_is_written_in_parts() {
-        let (_, mut page) = service().answer(PATH, &Method::GET);
+        let (_, mut page) = scrape(&service()).await;
         let mut sizes = Vec::new();
         while let Some(Ok(part)) = page.frame().await {
             sizes.extend(part.into_data().map(|part| part.len()));
@@ -221,14 +220,39 @@ mod tests {
         assert_eq!(sizes.iter().sum::<usize>(), 2 * PART / 5 * 5);
     }
 
-    #[tokio::test]
-    async fn scrapes_at_the_same_time_are_limited_until_they_are_read() {
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_not_read_in_time_breaks_off() {
+        let (_, mut page) = scrape(&service()).await;
+        assert!(page.frame().await.is_some_and(|part| part.is_ok()));
+        tokio::time::sleep(MAX_TIME * 2).await;
+        assert!(page.frame().await.is_some_and(|part| part.is_err()));
+        assert!(page.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_that_are_slow_give_way_to_scrapes_that_wait() {
         let service = service();
-        let status = || service.answer(PATH, &Method::GET).0;
-        let mut pages: Vec<_> = (0..MAX_SCRAPES).map(|_| service.answer(PATH, &Method::GET).1).collect();
-        assert_eq!(status(), StatusCode::SERVICE_UNAVAILABLE);
-        let page = &mut pages[0];
+        let mut pages = Vec::new();
+        for _ in 0..MAX_SCRAPES {
+            pages.push(scrape(&service).await.1);
+        }
+        let (status, mut page) = scrape(&service).await;
+        assert_eq!(status, StatusCode::OK);
+        for slow in &mut pages {
+            assert!(slow.frame().await.is_some_and(|part| part.is_err()));
+        }
         while page.frame().await.is_some() {}
-        assert_eq!(status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn the_timeout_of_the_scraper_counts_up_to_the_longest() {
+        let timeout = |value: &'static str| {
+            scrape_timeout(&HeaderMap::from_iter([(TIMEOUT, HeaderValue::from_static(value))]))
+        };
+        assert_eq!(timeout("7.5"), Duration::from_millis(7500));
+        for other in ["1e9", "-1", "NaN", "x"] {
+            assert_eq!(timeout(other), MAX_TIME, "{other}");
+        }
+        assert_eq!(scrape_timeout(&HeaderMap::new()), MAX_TIME);
     }
 }
