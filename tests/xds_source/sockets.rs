@@ -404,6 +404,40 @@ async fn memory_for_the_messages_of_all_clients_is_limited_however_they_arrive()
     assert_eq!(texts(&honest.receive().await), "a@2", "others are served");
 }
 
+/// Each request is short, and names that are not subscribed any more are not held.
+#[tokio::test]
+async fn names_that_a_stream_gathers_take_memory_while_it_holds_them() {
+    let server = Server::start_with_memory(1 << 20).await;
+    server.set(CLUSTER, "a@1");
+    let names = |number: usize| format!("{number}{}", "x".repeat(60_000));
+    let subscribed = |more: &str, less: &str| subscribe(CLUSTER, more, less);
+    let mut client = AggregatedDiscoveryServiceClient::new(server.channel().await);
+    let (asks, requests) = outgoing(subscribed("a", ""));
+    let pushes = client.delta_aggregated_resources(requests).await.unwrap().into_inner();
+    let mut stream = Stream { asks, pushes };
+    let mut less = String::new();
+    for number in 0..40 {
+        let push = stream.receive().await;
+        stream.send(accepted(&push));
+        let more = names(number);
+        stream.send(subscribed(&more, &less));
+        less = more;
+    }
+    for number in 40..80 {
+        stream.send(subscribed(&names(number), ""));
+    }
+    let ended = async {
+        loop {
+            if let Err(status) = stream.pushes.message().await {
+                return status;
+            }
+        }
+    };
+    let status = timeout(SOON, ended).await.unwrap();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("memory-limit"), "{status}");
+}
+
 /// The memory for messages in bytes.
 const MEMORY: u64 = 1 << 20;
 /// What arrives of a message, twice of which is taken.

@@ -45,6 +45,13 @@ pub(crate) fn normal_versions(
     versions.into_iter().map(|(name, version)| (normal(collection, &name).into_owned(), version)).collect()
 }
 
+/// Returns about how many bytes names with their versions take.
+pub(crate) fn versions_size(versions: &BTreeMap<String, String>) -> usize {
+    // The texts have headers of their allocations.
+    let pair = |(name, version): (&String, &String)| name.len() + version.len() + 4 * size_of::<String>();
+    versions.iter().map(pair).sum()
+}
+
 /// Checks the name of a resource of that collection.
 ///
 /// Collections that are named by the message of their resources are Envoy's, whose names are any text. Elsewhere the

@@ -250,6 +250,22 @@ impl CallMemory {
     }
 }
 
+impl CallMemory {
+    /// Takes or releases memory, so that it has taken `bytes` in all.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is none left, which counts as a hit of the limit.
+    pub fn resize(&self, bytes: usize) -> Result<(), Status> {
+        let taken = self.0.expanded.load(Relaxed);
+        match bytes.checked_sub(taken) {
+            Some(more) => self.0.add_bytes(more)?,
+            None => self.0.remove_bytes(taken - bytes),
+        }
+        self.0.expanded.store(bytes, Relaxed);
+        Ok(())
+    }
+}
+
 /// A place among the calls that wait for their clients.
 #[derive(Debug)]
 pub(super) struct WaitingPlace {

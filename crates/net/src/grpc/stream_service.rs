@@ -58,6 +58,8 @@ impl StreamMemory {
 }
 
 /// A tower service that limits the memory of requests whose messages another service decodes, such as tonic's router.
+///
+/// A request has its [`CallMemory`] as an extension, for what the service makes of the messages.
 #[derive(Clone, Debug)]
 pub struct StreamService<S> {
     service: S,
@@ -110,7 +112,8 @@ where
         let call = Arc::new(Admitted::new(self.pools.clone(), self.connection.clone()));
         let admitted = call.wait().and_then(|place| {
             let stream = OpenStream::new(place, call.clone(), self.connection.clone());
-            let (head, body) = request.into_parts();
+            let (mut head, body) = request.into_parts();
+            head.extensions.insert(CallMemory::new(call.clone()));
             let messages =
                 StreamMessages::new(&head.headers, body, call.clone(), self.rules, stream.token())?;
             Ok((stream, Request::from_parts(head, messages)))

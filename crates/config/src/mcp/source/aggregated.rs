@@ -56,6 +56,10 @@ impl<Req: prost::Message + Summarize, Push: prost::Message + Summarize> Dialogue
         self.machine.on_request((self.read)(request), catalogue)
     }
 
+    fn names_size(&self) -> usize {
+        self.machine.names_size()
+    }
+
     fn is_due(&mut self, catalogue: &Catalogue) -> bool {
         self.machine.is_due(catalogue)
     }

@@ -45,7 +45,7 @@ async fn stream(source: ConfigServer, sink: Peer, options: DialOptions) -> Ended
         Err(status) => return Ended::in_vain(status),
     };
     let (machine, rate) = (McpStream::new(source.incremental()), source.requests());
-    let served = source.exchange(machine, sink.to_string(), requests, pushes, rate).await;
+    let served = source.exchange(machine, sink.to_string(), requests, pushes, (rate, None)).await;
     Ended { status: served.status, good: served.good, resolved: false }
 }
 

@@ -4,7 +4,8 @@ use crate::{
     Collection, Kind,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::{
-        ContentVersion, collection_of, name,
+        ContentVersion, collection_of,
+        name::{self, versions_size},
         source::{Catalogue, Dialogue, Encoding, Entries, Entry, Event, Known, Meaning, Pushed, SinkId},
     },
 };
@@ -39,6 +40,8 @@ struct Watch {
     /// The unanswered push.
     pending: Option<Pending>,
     known: Known,
+    /// About how many bytes the names in it take.
+    names_size: usize,
     /// The version that was pushed last, also if it was refused: it is not sent again.
     sent: Option<ContentVersion>,
     /// Whether the sink requested changes only.
@@ -91,11 +94,13 @@ impl McpStream {
                 Some(error) => Meaning::Refused(error),
                 None => {
                     watch.known = Known::State(state);
+                    watch.names_size = 0;
                     Meaning::Accepted
                 }
             });
         }
         watch.sent = None;
+        watch.names_size = versions_size(&versions);
         watch.known = match versions.is_empty() {
             true => Known::Nothing,
             false => Known::Versions(name::normal_versions(watch.collection.as_str(), versions)),
@@ -106,8 +111,15 @@ impl McpStream {
     /// Begins to serve a collection on this stream.
     fn open(&mut self, name: String, collection: Collection) -> &mut Watch {
         collection.log_if_unknown();
-        let watch =
-            Watch { name, collection, pending: None, known: Known::Nothing, sent: None, incremental: false };
+        let watch = Watch {
+            name,
+            collection,
+            pending: None,
+            known: Known::Nothing,
+            names_size: 0,
+            sent: None,
+            incremental: false,
+        };
         let place = self.watches.partition_point(|other| other.rank() <= watch.rank());
         self.watches.insert(place, watch);
         &mut self.watches[place]
@@ -180,6 +192,10 @@ impl Dialogue for McpStream {
         let meaning = self.requested(request, catalogue)?;
         let sent = self.sent(&name).map(|version| version.to_string());
         Ok(Event { sink, collection: collection(&name).as_str().to_owned(), meaning, sent })
+    }
+
+    fn names_size(&self) -> usize {
+        self.watches.iter().map(|watch| watch.names_size).sum()
     }
 
     fn is_due(&mut self, catalogue: &Catalogue) -> bool {

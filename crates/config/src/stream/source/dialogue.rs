@@ -22,6 +22,9 @@ pub(crate) trait Dialogue: Send {
     /// Handles the passing of that time.
     fn elapsed(&mut self, _now: Instant) {}
 
+    /// Returns about how many bytes the names of resources take that it holds for its client.
+    fn names_size(&self) -> usize;
+
     /// Returns whether [`next`](Self::next) would do something.
     fn is_due(&mut self, catalogue: &Catalogue) -> bool;
 

@@ -22,7 +22,7 @@ use crate::{
     stream::{RawChange, Summarize as _, metrics::SOURCE},
 };
 use mixer_adapter_core::framework::setters;
-use mixer_adapter_net::{Bucket, Rate};
+use mixer_adapter_net::{Bucket, Rate, grpc::CallMemory};
 
 /// The time for a sink that does not read to receive the reason of the end of its stream.
 const LAST_WORD: Duration = Duration::from_secs(5);
@@ -189,14 +189,15 @@ impl ConfigServer {
         self.check_version(&type_url, &registered.record(event)).map(|()| is_accepted)
     }
 
-    /// Serves one stream until it ends. Returns the reason.
+    /// Serves one stream until it ends. Returns the reason. Its requests are limited in rate, and the names in them that it holds take memory
+    /// of `memory`.
     pub(crate) async fn exchange<D: Dialogue>(
         self,
         mut dialogue: D,
         peer: String,
         mut requests: Streaming<D::Request>,
         pushes: mpsc::Sender<Result<Pushed<D::Push>, Status>>,
-        rate: Rate,
+        (rate, memory): (Rate, Option<CallMemory>),
     ) -> Served {
         let mut catalogue = self.catalogue.subscribe();
         let mut bucket = Bucket::new(rate);
@@ -231,7 +232,11 @@ impl ConfigServer {
                 request = request => match request {
                     Ok(Some(request)) => {
                         bucket.take(now());
-                        match self.on_request(&mut dialogue, request, &current, &registered, rules.as_mut()) {
+                        let is_accepted =
+                            self.on_request(&mut dialogue, request, &current, &registered, rules.as_mut());
+                        let held = dialogue.names_size();
+                        let has_memory = memory.as_ref().map_or(Ok(()), |memory| memory.resize(held));
+                        match has_memory.and(is_accepted) {
                             Ok(is_accepted) => {
                                 good |= is_accepted;
                                 continue;

@@ -22,6 +22,7 @@ use tower_service::Service;
 
 use super::{ConfigServer, Dialogue, Pushed};
 use crate::stream::{Admission, Rate, ServiceOptions, listen::peer_name};
+use mixer_adapter_net::grpc::CallMemory;
 
 /// Where sources say which version of their program they are.
 const VERSION: &str = "config.source.version";
@@ -76,6 +77,7 @@ impl<F> Method<F> {
             }
         };
         let admitted = self.admission.enter(request.extensions()).await?;
+        let memory = request.extensions().get::<CallMemory>().cloned();
         let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
         let request = Request::from_http(request);
         let peer = peer_name(&request);
@@ -85,7 +87,8 @@ impl<F> Method<F> {
         let (pushes, outgoing) = mpsc::channel(1);
         let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
         tokio::spawn(async move {
-            let served = source.exchange(dialogue, peer.clone(), requests, pushes, self.requests).await;
+            let served =
+                source.exchange(dialogue, peer.clone(), requests, pushes, (self.requests, memory)).await;
             let status = &served.status;
             tracing::info!(peer, code = ?status.code(), message = status.message(), "stream of sink closed");
             drop(admitted);

@@ -32,7 +32,7 @@ impl<Q, P: Message> DiscoveryStream<Q, P> {
 
     /// Handles a request. An error ends the stream.
     pub fn requested(&mut self, request: Q) -> Result<Meaning, Status> {
-        self.stream.requested((self.read)(request)).map(|event| event.meaning)
+        self.stream.requested((self.read)(request), None).map(|event| event.meaning)
     }
 
     /// Returns the time of the next call of [`elapsed`](Self::elapsed): resources with a time to live are renewed by
@@ -61,8 +61,12 @@ impl<Q: Message + Summarize, P: Message + Summarize> Dialogue for DiscoveryStrea
     type Request = Q;
     type Push = P;
 
-    fn on_request(&mut self, request: Q, _: &Catalogue) -> Result<Event, Status> {
-        self.stream.requested((self.read)(request))
+    fn on_request(&mut self, request: Q, catalogue: &Catalogue) -> Result<Event, Status> {
+        self.stream.requested((self.read)(request), Some(catalogue))
+    }
+
+    fn names_size(&self) -> usize {
+        self.stream.names_size()
     }
 
     fn wakeup(&self) -> Option<Instant> {

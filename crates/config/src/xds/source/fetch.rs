@@ -24,7 +24,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::{BODY_TIMEOUT, message, node::sink_id, subscription::Subscription};
+use super::{BODY_TIMEOUT, message, name_set::Name, node::sink_id, subscription::Subscription};
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
@@ -69,8 +69,8 @@ pub(super) struct Fetched {
 impl Query {
     pub(super) fn of(request: &DiscoveryRequest) -> Result<Self, Status> {
         let collection = collection_of(&request.type_url).as_str().to_owned();
-        let normal = |resource: &String| name::normal(&collection, resource).into_owned();
-        let names: Vec<String> = request.resource_names.iter().map(normal).collect();
+        let normal = |resource: &String| Name::of(&name::normal(&collection, resource), None);
+        let names: Vec<Name> = request.resource_names.iter().map(normal).collect();
         let mut subscription = Subscription::new(false);
         subscription.replace(&names)?;
         // Envoy sends no nonces.
@@ -90,13 +90,12 @@ impl Query {
 
     /// Returns its approximate size in bytes.
     pub(super) fn size(&self) -> usize {
-        let names: usize = self.subscription.names().map(|name| name.len() + size_of::<[usize; 8]>()).sum();
         size_of::<Self>()
             + self.url.len()
             + self.collection.len()
             + self.last.len()
             + self.node.size()
-            + names
+            + self.subscription.names().size()
     }
 
     /// Returns `None` if the client has the requested resources, or its view has not changed since the last call.
@@ -108,7 +107,7 @@ impl Query {
             return None;
         }
         let named = (!self.subscription.is_wildcard()).then(|| {
-            let named = self.subscription.names().flat_map(|resource| state.find_all(resource));
+            let named = self.subscription.names().iter().flat_map(|resource| state.find_all(resource));
             let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
             named.into_values().cloned().collect::<Vec<_>>()
         });

@@ -14,6 +14,7 @@ mod delta;
 mod dialogue;
 mod fetch;
 mod message;
+mod name_set;
 mod node;
 pub(super) mod order;
 mod rest;

@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, time::Instant};
 use tonic::Status;
 
 use super::{
+    name_set::Name,
     node::{RequestContext, sink_id},
     order::Traits,
     subscription::{Owed, Subscription},
@@ -52,16 +53,25 @@ pub(super) enum Names {
     },
 }
 
+/// The same names as those of stored resources.
+enum NormalNames {
+    Replace(Vec<Name>),
+    Change { subscribe: Vec<Name>, unsubscribe: Vec<Name>, versions: BTreeMap<String, String> },
+}
+
 impl Names {
-    /// Returns the names in the normal form of stored resources of that type.
-    fn normal(self, type_url: &str) -> Self {
+    /// Returns the names in the normal form of stored resources of that type, and with the texts of those in the catalogue.
+    fn normal(self, type_url: &str, catalogue: Option<&Catalogue>) -> NormalNames {
         let collection = collection_of(type_url);
+        let state = catalogue.and_then(|catalogue| catalogue.snapshot(collection.as_str()));
+        let entries = state.map(|state| state.entries());
         let normal = |names: Vec<String>| {
-            names.into_iter().map(|name| name::normal(collection.as_str(), &name).into_owned()).collect()
+            let normal = |name: String| Name::of(&name::normal(collection.as_str(), &name), entries);
+            names.into_iter().map(normal).collect()
         };
         match self {
-            Self::Replace(names) => Self::Replace(normal(names)),
-            Self::Change { subscribe, unsubscribe, versions } => Self::Change {
+            Self::Replace(names) => NormalNames::Replace(normal(names)),
+            Self::Change { subscribe, unsubscribe, versions } => NormalNames::Change {
                 subscribe: normal(subscribe),
                 unsubscribe: normal(unsubscribe),
                 versions: name::normal_versions(collection.as_str(), versions),
@@ -89,8 +99,12 @@ impl XdsStream {
         }
     }
 
-    /// Handles a request. An error ends the stream.
-    pub(super) fn requested(&mut self, request: Request) -> Result<Event, Status> {
+    /// Handles a request. An error ends the stream. Names of resources in the catalogue share their texts with it.
+    pub(super) fn requested(
+        &mut self,
+        request: Request,
+        catalogue: Option<&Catalogue>,
+    ) -> Result<Event, Status> {
         let url = self.context.type_url(&request.type_url, request.node.as_ref())?;
         let sink = request.node.as_ref().map(sink_id);
         if let Some(node) = &request.node {
@@ -100,7 +114,7 @@ impl XdsStream {
             let ttl = has(&[SUPPORTS_TTL]) && (!self.wraps || has(&READS_WRAPPER));
             self.types.set_node(NodeView::of(node), ttl);
         }
-        let names = request.names.normal(&url);
+        let names = request.names.normal(&url, catalogue);
         let meaning = match self.types.get(&url) {
             None => {
                 // Whatever its nonce is: istiod sends the time in that of its first request.
@@ -112,8 +126,8 @@ impl XdsStream {
                 let (watch, warms) = (&mut known.watch, known.warms);
                 let nonce = watch.nonce(&request.nonce);
                 match names {
-                    Names::Replace(_) if nonce == Nonce::Stale => Meaning::Stale,
-                    Names::Replace(names) => {
+                    NormalNames::Replace(_) if nonce == Nonce::Stale => Meaning::Stale,
+                    NormalNames::Replace(names) => {
                         let mut owed = watch.subscription().replace(&names)?;
                         // A request that answers no push is for all resources, unless these are being sent.
                         if (nonce == Nonce::None && !watch.is_pending()) || (nonce != Nonce::None && warms) {
@@ -122,7 +136,7 @@ impl XdsStream {
                         watch.answered(nonce, owed, request.error)
                     }
                     // The subscription changes whichever push this answers (rule 7).
-                    Names::Change { subscribe, unsubscribe, .. } => {
+                    NormalNames::Change { subscribe, unsubscribe, .. } => {
                         let mut owed = watch.subscription().add(&subscribe, false)?;
                         owed.names.extend(watch.subscription().remove(&unsubscribe));
                         watch.answered(nonce, owed, request.error)
@@ -131,6 +145,11 @@ impl XdsStream {
             }
         };
         Ok(Event { sink, meaning, sent: self.types.version(&url), collection: url })
+    }
+
+    /// Returns about how many bytes the names of resources take that it holds for its client.
+    pub(super) fn names_size(&self) -> usize {
+        self.types.names_size()
     }
 
     /// Returns whether resources have a time to live on it.
@@ -157,11 +176,11 @@ impl XdsStream {
 }
 
 /// The first subscription to a type.
-fn open(explicit: bool, names: Names) -> Result<Watch, Status> {
+fn open(explicit: bool, names: NormalNames) -> Result<Watch, Status> {
     let mut subscription = Subscription::new(explicit);
     let (owed, versions) = match names {
-        Names::Replace(names) => (subscription.replace(&names)?, BTreeMap::new()),
-        Names::Change { subscribe, unsubscribe, versions } => {
+        NormalNames::Replace(names) => (subscription.replace(&names)?, BTreeMap::new()),
+        NormalNames::Change { subscribe, unsubscribe, versions } => {
             let mut owed = subscription.add(&subscribe, true)?;
             owed.names.extend(subscription.remove(&unsubscribe));
             (owed, versions)

@@ -1,10 +1,8 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tonic::Status;
 
+use super::name_set::{Name, NameSet};
 use crate::stream::{source::Entry, xdstp};
 
 /// Subscribes to all resources.
@@ -19,7 +17,7 @@ const NAMES: usize = 100_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Subscription {
     all: bool,
-    names: BTreeSet<Arc<str>>,
+    names: NameSet,
     /// Whether names were given on this stream.
     named: bool,
     /// Whether no names always mean none, as for clients of gRPC.
@@ -30,7 +28,7 @@ pub(super) struct Subscription {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Owed {
     pub(super) all: bool,
-    pub(super) names: BTreeSet<Arc<str>>,
+    pub(super) names: NameSet,
 }
 
 impl Subscription {
@@ -53,17 +51,17 @@ impl Subscription {
         self.contains(entry.name()) || entry.aliases().iter().any(|alias| self.contains(alias))
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.names.iter()
+    pub(super) fn names(&self) -> &NameSet {
+        &self.names
     }
 
     /// Replaces the subscription, as a request of the state of the world does. Returns the newly subscribed names.
-    pub(super) fn replace(&mut self, names: &[String]) -> Result<Owed, Status> {
+    pub(super) fn replace(&mut self, names: &[Name]) -> Result<Owed, Status> {
         bounded(names.len())?;
         let before = std::mem::take(self);
         let legacy = names.is_empty() && !before.named && !before.explicit;
-        self.all = legacy || names.iter().any(|name| name == WILDCARD);
-        self.names = names.iter().filter(|name| *name != WILDCARD).map(|name| name.as_str().into()).collect();
+        self.all = legacy || names.iter().any(is_wildcard);
+        self.names = names.iter().filter(|name| !is_wildcard(name)).cloned().collect();
         self.named = before.named || !names.is_empty();
         self.explicit = before.explicit;
         Ok(Owed {
@@ -75,16 +73,15 @@ impl Subscription {
     /// Adds names, as a request for changes does; in the `first` one of a type, no names may mean all resources.
     /// Returns what has to be sent, also if it was sent before: a client that subscribes again has dropped the resource
     /// (rule 7).
-    pub(super) fn add(&mut self, names: &[String], first: bool) -> Result<Owed, Status> {
+    pub(super) fn add(&mut self, names: &[Name], first: bool) -> Result<Owed, Status> {
         let mut owed = Owed::default();
         let legacy = first && names.is_empty() && !self.explicit;
-        if legacy || names.iter().any(|name| name == WILDCARD) {
+        if legacy || names.iter().any(is_wildcard) {
             (self.all, owed.all) = (true, true);
         }
-        for name in names.iter().filter(|name| *name != WILDCARD) {
-            let name: Arc<str> = name.as_str().into();
+        for name in names.iter().filter(|name| !is_wildcard(name)) {
             self.names.insert(name.clone());
-            owed.names.insert(name);
+            owed.names.insert(name.clone());
         }
         bounded(self.names.len())?;
         Ok(owed)
@@ -92,13 +89,13 @@ impl Subscription {
 
     /// Unsubscribes from these names. With a wildcard subscription they stay subscribed, and are returned because their
     /// current state must be sent (rule 7). So do names of a subscribed collection.
-    pub(super) fn remove(&mut self, names: &[String]) -> BTreeSet<Arc<str>> {
+    pub(super) fn remove(&mut self, names: &[Name]) -> NameSet {
         for name in names {
-            self.names.remove(name.as_str());
-            self.all &= name != WILDCARD;
+            self.names.remove(name);
+            self.all &= !is_wildcard(name);
         }
         let subscribed = names.iter().filter(|name| self.contains(name));
-        subscribed.map(|name| name.as_str().into()).collect()
+        subscribed.cloned().collect()
     }
 }
 
@@ -129,9 +126,13 @@ impl Owed {
     }
 }
 
+fn is_wildcard(name: &Name) -> bool {
+    **name == *WILDCARD
+}
+
 /// Returns whether names contain this one, or its collection.
-fn names(names: &BTreeSet<Arc<str>>, name: &str) -> bool {
-    names.contains(name) || xdstp::collection(name).is_some_and(|collection| names.contains(&*collection))
+fn names(names: &NameSet, name: &str) -> bool {
+    names.contains(name) || xdstp::collection(name).is_some_and(|collection| names.contains(&collection))
 }
 
 fn bounded(names: usize) -> Result<(), Status> {
@@ -148,12 +149,12 @@ fn bounded(names: usize) -> Result<(), Status> {
 mod tests {
     use super::*;
 
-    fn list(names: &str) -> Vec<String> {
-        names.split_whitespace().map(str::to_owned).collect()
+    fn list(names: &str) -> Vec<Name> {
+        names.split_whitespace().map(|name| Name::of(name, None)).collect()
     }
 
     /// `*` and names, as they are written in the tables.
-    fn text(all: bool, names: &BTreeSet<Arc<str>>) -> String {
+    fn text(all: bool, names: &NameSet) -> String {
         let mut texts = if all { vec!["*"] } else { vec![] };
         texts.extend(names.iter().map(|name| &**name));
         texts.join(" ")
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_subscription_has_a_limit() {
-        let names: Vec<_> = (0..NAMES).map(|n| n.to_string()).collect();
+        let names: Vec<_> = (0..NAMES).map(|n| Name::of(&n.to_string(), None)).collect();
         let mut subscription = Subscription::default();
         assert!(subscription.add(&names, true).is_ok());
         assert!(subscription.add(&names, false).is_ok(), "the same");

@@ -135,6 +135,11 @@ impl Types {
         }
     }
 
+    /// Returns about how many bytes the names of resources take that it holds for its client.
+    pub(super) fn names_size(&self) -> usize {
+        self.types.iter().map(|known| known.watch.names_size()).sum()
+    }
+
     /// Returns whether resources have a time to live on it.
     pub(super) fn supports_ttl(&self) -> bool {
         self.ttl

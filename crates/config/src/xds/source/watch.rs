@@ -1,13 +1,15 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem::take,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, mem::take, sync::Arc};
 
 use bytes::Bytes;
 
-use super::subscription::{Owed, Subscription};
-use crate::stream::source::{Delta, Encoding, Entries, Entry, Meaning, Snapshot};
+use super::{
+    name_set::{Name, NameSet},
+    subscription::{Owed, Subscription},
+};
+use crate::stream::{
+    name::versions_size,
+    source::{Delta, Encoding, Entries, Entry, Meaning, Snapshot},
+};
 use mixer_adapter_core::proto;
 
 /// The state of a type at a client, and its missing resources: the same for both variants of the protocol.
@@ -18,8 +20,8 @@ use mixer_adapter_core::proto;
 pub(super) struct Watch {
     subscription: Subscription,
     base: Option<Entries>,
-    /// The client's versions from before this stream, by name.
-    claims: BTreeMap<String, String>,
+    /// The client's versions from before this stream, by name, and about how many bytes they take.
+    claims: (BTreeMap<String, String>, usize),
     /// The requested resources, whether they changed or not.
     owed: Owed,
     requested: bool,
@@ -109,7 +111,15 @@ impl Watch {
         let requested = !owed.is_empty();
         // Of the resources that it has it receives the differences.
         owed.remove(&claims);
-        Self { subscription, owed, requested, claims, ..Self::default() }
+        let size = versions_size(&claims);
+        Self { subscription, owed, requested, claims: (claims, size), ..Self::default() }
+    }
+
+    /// Returns about how many bytes the names of resources take that it holds.
+    pub(super) fn names_size(&self) -> usize {
+        let pending = self.pending.as_ref().map_or(0, |pending| pending.names.size());
+        let sets = [&self.owed.names, &self.doubt.names, self.subscription.names()];
+        sets.iter().map(|names| names.size()).sum::<usize>() + pending + self.claims.1
     }
 
     pub(super) fn nonce(&self, nonce: &str) -> Nonce {
@@ -278,7 +288,7 @@ impl Watch {
     /// Returns the subscribed differences from the last state, and makes this one the last.
     fn take_changes(&mut self, state: &Snapshot) -> Delta {
         let now = state.entries();
-        let claims = take(&mut self.claims);
+        let (claims, _) = take(&mut self.claims);
         let base = match self.base.replace(now.clone()) {
             Some(base) => base,
             None if claims.is_empty() => now.clone(),
@@ -310,9 +320,9 @@ impl Watch {
 
     /// Returns the changed and the owed resources, and their names.
     fn news(&self, state: &Snapshot, delta: Delta, owed: Owed) -> (Content, Owed) {
-        let mut names: BTreeSet<Arc<str>> = delta.removed.into_iter().map(|(name, _)| name).collect();
+        let mut names: NameSet = delta.removed.into_iter().map(|(name, _)| Name::shared(name)).collect();
         names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
-        names.extend(delta.changed.iter().map(|entry| Arc::from(entry.name())));
+        names.extend(delta.changed.iter().map(|entry| Name::of(entry.name(), Some(state.entries()))));
         // A resource may be requested by several of its names.
         let there = names.iter().flat_map(|name| state.find_all(name));
         let there: BTreeMap<_, _> = there.map(|entry| (entry.name(), entry)).collect();
@@ -322,8 +332,8 @@ impl Watch {
             (false, _) => Selection::Some(there.into_values().cloned().collect()),
         };
         let gone =
-            |name: &&Arc<str>| state.find_all(name).next().is_none() && !self.withheld.contains_key(&***name);
-        let removed = names.iter().filter(gone).cloned().collect();
+            |name: &&Name| state.find_all(name).next().is_none() && !self.withheld.contains_key(&***name);
+        let removed = names.iter().filter(gone).map(|name| name.text().clone()).collect();
         let version = state.version().to_string();
         let content = Content { version, entries, removed, heartbeat: false };
         let mut told = if owed.all { self.everything() } else { Owed::default() };
@@ -333,8 +343,10 @@ impl Watch {
 
     /// Returns the whole subscription, by name unless it is a wildcard.
     fn everything(&self) -> Owed {
-        let names = self.subscription.names().filter(|_| !self.subscription.is_wildcard());
-        Owed { all: self.subscription.is_wildcard(), names: names.cloned().collect() }
+        match self.subscription.is_wildcard() {
+            true => Owed::all(),
+            false => Owed { all: false, names: self.subscription.names().clone() },
+        }
     }
 
     /// Returns all subscribed resources of a state.
@@ -342,7 +354,7 @@ impl Watch {
         if self.subscription.is_wildcard() {
             return state.entries().values().cloned().collect();
         }
-        let named = self.subscription.names().flat_map(|name| state.find_all(name));
+        let named = self.subscription.names().iter().flat_map(|name| state.find_all(name));
         let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
         named.into_values().cloned().collect()
     }
