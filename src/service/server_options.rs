@@ -80,7 +80,7 @@ impl Default for ServerOptions {
             max_waiting_calls: 16_384,
             max_call_bytes: 128 << 20,
             max_calls_per_connection: 1_024,
-            max_connections: 10_000,
+            max_connections: 2_048,
             max_connections_per_peer: None,
             handshake_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),

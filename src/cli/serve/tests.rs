@@ -106,7 +106,22 @@ fn defaults_are_those_of_the_documentation() {
         let documented = row.split([',', '|']).next().unwrap().trim().trim_matches('`');
         let argument =
             command.get_arguments().find(|argument| argument.get_long() == flag.strip_prefix("--"));
-        let default = argument.unwrap().get_default_values().first();
-        assert_eq!(default.map_or("no limit", |value| value.to_str().unwrap()), documented, "{flag}");
+        let default = match (flag, argument.unwrap().get_default_values().first()) {
+            ("--max-connections", None) => parse(DEFAULT_MEMORY_LIMIT).options().max_connections.to_string(),
+            (_, default) => default.map_or("no limit", |value| value.to_str().unwrap()).to_owned(),
+        };
+        assert_eq!(default, documented, "{flag}");
     }
+}
+
+const DEFAULT_MEMORY_LIMIT: [(&str, &str); 1] = [("--memory-limit", "384Mi")];
+
+#[test]
+fn connections_take_at_most_a_quarter_of_the_memory_limit_by_default() {
+    let connections = |limit| parse([("--memory-limit", limit)]).options().max_connections;
+    for (limit, expected) in [("1Gi", 5461), ("192Mi", 1024), ("1Mi", 256)] {
+        assert_eq!(connections(limit), expected, "{limit}");
+    }
+    let by_default = parse(DEFAULT_MEMORY_LIMIT).options().max_connections;
+    assert_eq!(by_default, ServerOptions::default().max_connections);
 }
