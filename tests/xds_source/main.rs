@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod admission;
 mod arbitrary;
 mod certify;
 mod convergence;

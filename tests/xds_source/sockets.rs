@@ -86,7 +86,7 @@ impl Server {
         Self::start_listening(ConfigServerOptions::default(), xds::default_options(), listening).await
     }
 
-    async fn start_limited(options: ConfigServerOptions, limits: ServiceOptions) -> Self {
+    pub(crate) async fn start_limited(options: ConfigServerOptions, limits: ServiceOptions) -> Self {
         Self::start_listening(options, limits, ListenOptions::default()).await
     }
 
