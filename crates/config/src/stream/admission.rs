@@ -23,7 +23,8 @@ use mixer_adapter_net::{Bucket, Rate};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServiceOptions {
-    /// Streams at a time, open or waiting to be; one more is RESOURCE_EXHAUSTED.
+    /// Streams at a time, open or waiting to be. For one more, one of a connection with more streams ends; without any it is
+    /// RESOURCE_EXHAUSTED.
     pub max_streams: usize,
     /// Rate of new streams; further ones wait. Connections with few streams go first.
     pub new_streams: Rate,
@@ -55,18 +56,32 @@ impl Drop for CountedStream {
     }
 }
 
-/// A stream that may be open until this is dropped.
+/// A stream that may be open until this is dropped, or it gives way.
 #[derive(Debug)]
 pub(crate) struct AdmittedStream {
-    _permit: OwnedSemaphorePermit,
+    /// Fails when the stream gives way.
+    displaced: oneshot::Receiver<Infallible>,
+    _place: TakenPlace,
     _counted: CountedStream,
+}
+
+impl AdmittedStream {
+    /// Waits until the stream has to end in favour of one on a connection with fewer. Returns how it ends.
+    pub(crate) async fn gave_way(&mut self) -> Status {
+        match (&mut self.displaced).await {
+            Ok(never) => match never {},
+            Err(_) => Status::resource_exhausted(
+                "too many streams are open, and its connection has more than others; try again later",
+            ),
+        }
+    }
 }
 
 /// Admits new streams by the limits of a service.
 #[derive(Debug)]
 pub(crate) struct Admission {
     free: Arc<Semaphore>,
-    queue: Mutex<Queue>,
+    queue: Arc<Mutex<Queue>>,
     /// Locked by the waiting stream that admits those in the queue.
     rate: tokio::sync::Mutex<Bucket>,
     metrics: &'static StreamMetrics,
@@ -75,28 +90,36 @@ pub(crate) struct Admission {
 /// The number of other streams on its connection when it came, and its number in the order of arrival.
 type Place = (usize, u64);
 
-/// The streams that wait for the rate.
+/// The streams that wait for the rate, and those that are open.
 ///
 /// Those of connections with the fewest streams go first: of them alternately the one that came first and the one that came last. So neither
 /// a client with many connections that wait nor one that opens new connections all the time takes all of the rate.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: BTreeMap<Place, Waiting>,
+    open: BTreeMap<Place, Open>,
     arrivals: u64,
     newest_is_next: bool,
 }
 
-/// A stream in the queue, which receives its permit when it is admitted. It is refused when this is dropped.
+/// A stream in the queue. It is refused when this is dropped.
 #[derive(Debug)]
 struct Waiting {
     permit: OwnedSemaphorePermit,
-    admitted: oneshot::Sender<OwnedSemaphorePermit>,
+    admitted: oneshot::Sender<oneshot::Receiver<Infallible>>,
 }
 
-/// A place in the queue, until this is dropped: a client that gives up has taken nothing.
+/// An open stream. It ends when this is dropped.
 #[derive(Debug)]
-struct QueuedPlace<'a> {
-    queue: &'a Mutex<Queue>,
+struct Open {
+    permit: OwnedSemaphorePermit,
+    _displaced: oneshot::Sender<Infallible>,
+}
+
+/// The place of a stream, in the queue or open, until this is dropped: a client that gives up has taken nothing.
+#[derive(Debug)]
+struct TakenPlace {
+    queue: Arc<Mutex<Queue>>,
     place: Place,
 }
 
@@ -104,7 +127,7 @@ impl Admission {
     pub(crate) fn new(options: &ServiceOptions, metrics: &'static StreamMetrics) -> Self {
         Self {
             free: Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS))),
-            queue: Mutex::default(),
+            queue: Arc::default(),
             rate: tokio::sync::Mutex::new(Bucket::new(options.new_streams)),
             metrics,
         }
@@ -118,11 +141,11 @@ impl Admission {
 
     async fn enter_from(&self, streams: &ConnectionStreams) -> Result<AdmittedStream, Status> {
         let (counted, others) = streams.add();
-        let (_place, admitted) = self.queue(others).ok_or_else(|| self.refused())?;
+        let (place, admitted) = self.queue(others).ok_or_else(|| self.refused())?;
         tokio::select! {
             biased;
-            permit = admitted => match permit {
-                Ok(permit) => Ok(AdmittedStream { _permit: permit, _counted: counted }),
+            admitted = admitted => match admitted {
+                Ok(displaced) => Ok(AdmittedStream { displaced, _place: place, _counted: counted }),
                 Err(_) => Err(self.refused()),
             },
             never = self.admit_all() => match never {},
@@ -130,14 +153,19 @@ impl Admission {
     }
 
     /// Takes a place in the queue. If there are as many streams as may be, a stream of a connection that has more gives way.
-    fn queue(&self, others: usize) -> Option<(QueuedPlace<'_>, oneshot::Receiver<OwnedSemaphorePermit>)> {
+    fn queue(&self, others: usize) -> Option<(TakenPlace, oneshot::Receiver<oneshot::Receiver<Infallible>>)> {
         let mut queue = lock(&self.queue);
-        let permit = self.free.clone().try_acquire_owned().ok().or_else(|| queue.displace(others))?;
+        let free = self.free.clone().try_acquire_owned().ok();
+        let permit = free.or_else(|| queue.displace_waiting(others)).or_else(|| {
+            let permit = queue.displace_open(others)?;
+            self.metrics.refused();
+            Some(permit)
+        })?;
         queue.arrivals += 1;
         let place = (others, queue.arrivals);
         let (sender, admitted) = oneshot::channel();
         queue.waiting.insert(place, Waiting { permit, admitted: sender });
-        Some((QueuedPlace { queue: &self.queue, place }, admitted))
+        Some((TakenPlace { queue: self.queue.clone(), place }, admitted))
     }
 
     /// Admits the streams in the queue at the rate, until the stream that waits for this is admitted itself.
@@ -147,10 +175,10 @@ impl Admission {
             if let Some(at) = rate.wait(Instant::now().into_std()) {
                 tokio::time::sleep_until(at.into()).await;
             }
-            let Some(next) = lock(&self.queue).next() else { return pending().await };
+            if !lock(&self.queue).admit_next() {
+                return pending().await;
+            }
             rate.take(Instant::now().into_std());
-            // A client that has given up meanwhile drops its permit.
-            let _ = next.admitted.send(next.permit);
         }
     }
 
@@ -169,27 +197,46 @@ impl Admission {
 }
 
 impl Queue {
+    /// Admits the next stream. Returns whether there was one.
+    fn admit_next(&mut self) -> bool {
+        let Some((place, next)) = self.next() else { return false };
+        let (displaced, end) = oneshot::channel();
+        // Fails if the client has given up meanwhile.
+        if next.admitted.send(end).is_ok() {
+            self.open.insert(place, Open { permit: next.permit, _displaced: displaced });
+        }
+        true
+    }
+
     /// Takes the stream that is admitted next.
-    fn next(&mut self) -> Option<Waiting> {
+    fn next(&mut self) -> Option<(Place, Waiting)> {
         let (fewest, _) = *self.waiting.first_key_value()?.0;
         self.newest_is_next = !self.newest_is_next;
         if self.newest_is_next {
             let newest = *self.waiting.range(..=(fewest, u64::MAX)).next_back()?.0;
-            return self.waiting.remove(&newest);
+            return self.waiting.remove_entry(&newest);
         }
-        self.waiting.pop_first().map(|(_, next)| next)
+        self.waiting.pop_first()
     }
 
-    /// Refuses the last stream, if it came when its connection had more than this number of others. Returns its permit.
-    fn displace(&mut self, others: usize) -> Option<OwnedSemaphorePermit> {
+    /// Refuses the last stream in the queue, if it came when its connection had more than this number of others. Returns its permit.
+    fn displace_waiting(&mut self, others: usize) -> Option<OwnedSemaphorePermit> {
         let last = self.waiting.last_entry().filter(|last| last.key().0 > others)?;
+        Some(last.remove().permit)
+    }
+
+    /// Ends the open stream that came when its connection had the most others, if these are more than this number. Returns its permit.
+    fn displace_open(&mut self, others: usize) -> Option<OwnedSemaphorePermit> {
+        let last = self.open.last_entry().filter(|last| last.key().0 > others)?;
         Some(last.remove().permit)
     }
 }
 
-impl Drop for QueuedPlace<'_> {
+impl Drop for TakenPlace {
     fn drop(&mut self) {
-        lock(self.queue).waiting.remove(&self.place);
+        let mut queue = lock(&self.queue);
+        queue.waiting.remove(&self.place);
+        queue.open.remove(&self.place);
     }
 }
 
@@ -280,6 +327,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn beyond_the_limit_open_streams_end_in_favour_of_those_of_connections_with_fewer() {
+        let (admission, attacker) = (admission(3), ConnectionStreams::default());
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            open.push(enter(&admission, &attacker).await.await.unwrap().unwrap());
+        }
+        assert!(is_refused(enter(&admission, &attacker).await).await, "it has the most");
+        let mut honest = Vec::new();
+        for _ in 0..2 {
+            let connection = ConnectionStreams::default();
+            honest.push(enter(&admission, &connection).await.await.unwrap().unwrap());
+            assert_eq!(open.pop().unwrap().gave_way().await.code(), Code::ResourceExhausted);
+        }
+        assert!(is_refused(enter(&admission, &ConnectionStreams::default()).await).await, "all have one");
+        let first = &mut open[0];
+        assert!(tokio::time::timeout(EVERY, first.gave_way()).await.is_err(), "it stays");
+        drop((open, honest));
+        assert_eq!(admission.free.available_permits(), 3);
+        assert!(lock(&admission.queue).open.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn beyond_the_limit_streams_that_wait_give_way_to_those_of_connections_with_fewer() {
         let (admission, attacker) = (admission(4), ConnectionStreams::default());
         let open = enter(&admission, &attacker).await.await.unwrap().unwrap();
@@ -293,7 +362,6 @@ mod tests {
         second.abort();
         let next = enter(&admission, &attacker).await;
         let admitted = (first.await.unwrap().unwrap(), next.await.unwrap().unwrap());
-        assert!(is_refused(enter(&admission, &ConnectionStreams::default()).await).await, "all are open");
         drop((open, admitted, honest));
         assert_eq!((attacker.0.load(Relaxed), admission.free.available_permits()), (0, 4));
     }

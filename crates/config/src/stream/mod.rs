@@ -22,8 +22,8 @@ pub(crate) mod xdstp;
 pub mod sink;
 pub mod source;
 
-pub(crate) use admission::Admission;
 pub use admission::ServiceOptions;
+pub(crate) use admission::{Admission, AdmittedStream};
 pub use body::BodyError;
 pub use convert::check;
 pub use keepalive::Keepalive;

@@ -9,7 +9,7 @@ use crate::{
         resource_sink_server::{ResourceSink, ResourceSinkServer},
     },
     stream::{
-        Admission, Rate, ServiceOptions,
+        Admission, AdmittedStream, Rate, ServiceOptions,
         listen::{outbox, peer_name},
         metrics::SINK,
         sink::{Sink, driver},
@@ -54,15 +54,14 @@ impl ResourceSink for ResourceSinkService {
         tracing::info!(peer, metadata = ?request.metadata(), "configuration source connected");
         let (stream, requests) = self.sink.open(peer).await;
         tokio::spawn(async move {
-            receive(stream, request.into_inner()).await;
-            drop(admitted);
+            receive(stream, request.into_inner(), admitted).await;
         });
         Ok(Response::new(outbox(requests).boxed()))
     }
 }
 
 /// Receives pushes until either side ends the stream.
-async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>) {
+async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>, mut admitted: AdmittedStream) {
     let status = loop {
         tokio::select! {
             push = pushes.message() => match push {
@@ -70,6 +69,7 @@ async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>) {
                 Ok(None) => break Status::ok("the source ended it"),
                 Err(status) => break status,
             },
+            status = admitted.gave_way() => break status,
             () = stream.ended.cancelled() => break Status::aborted("the sink ended it"),
         }
     };

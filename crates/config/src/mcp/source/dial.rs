@@ -12,7 +12,7 @@ use crate::{
         DialOptions, Peer,
         listen::outbox,
         redial::{Ended, redial},
-        source::{ConfigServer, Pushed},
+        source::{ConfigServer, ExchangeLimits, Pushed},
     },
 };
 
@@ -45,7 +45,8 @@ async fn stream(source: ConfigServer, sink: Peer, options: DialOptions) -> Ended
         Err(status) => return Ended::in_vain(status),
     };
     let (machine, rate) = (McpStream::new(source.incremental()), source.requests());
-    let served = source.exchange(machine, sink.to_string(), requests, pushes, (rate, None)).await;
+    let limits = ExchangeLimits { requests: rate, memory: None, admitted: None };
+    let served = source.exchange(machine, sink.to_string(), requests, pushes, limits).await;
     Ended { status: served.status, good: served.good, resolved: false }
 }
 

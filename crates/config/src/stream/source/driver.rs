@@ -19,7 +19,7 @@ use crate::{
     ValidationError,
     certify::ClientRules,
     envoy_v2,
-    stream::{RawChange, Summarize as _, metrics::SOURCE},
+    stream::{AdmittedStream, RawChange, Summarize as _, metrics::SOURCE},
 };
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_net::{Bucket, Rate, grpc::CallMemory};
@@ -197,8 +197,9 @@ impl ConfigServer {
         peer: String,
         mut requests: Streaming<D::Request>,
         pushes: mpsc::Sender<Result<Pushed<D::Push>, Status>>,
-        (rate, memory): (Rate, Option<CallMemory>),
+        limits: ExchangeLimits,
     ) -> Served {
+        let ExchangeLimits { requests: rate, memory, mut admitted } = limits;
         let mut catalogue = self.catalogue.subscribe();
         let mut bucket = Bucket::new(rate);
         let registered = self.registry.register(peer);
@@ -252,6 +253,12 @@ impl ConfigServer {
                 },
                 Ok(()) = catalogue.changed() => continue,
                 () = sleep_until(wakeup), if wakeup.is_some() => continue,
+                status = async {
+                    match &mut admitted {
+                        Some(admitted) => admitted.gave_way().await,
+                        None => std::future::pending().await,
+                    }
+                } => status,
                 () = self.closed.cancelled() => Status::unavailable("the source is going away"),
             };
             if let Some(rules) = rules {
@@ -277,6 +284,16 @@ async fn sleep_until(at: Option<Instant>) {
     if let Some(at) = at {
         tokio::time::sleep_until(at.into()).await;
     }
+}
+
+/// The limits of one stream.
+pub(crate) struct ExchangeLimits {
+    /// How often the sink may send requests.
+    pub(crate) requests: Rate,
+    /// The memory of the names that it holds; `None` for a stream that this source opened.
+    pub(crate) memory: Option<CallMemory>,
+    /// `None` for a stream that this source opened.
+    pub(crate) admitted: Option<AdmittedStream>,
 }
 
 /// The outcome of a stream.

@@ -20,7 +20,7 @@ use tonic::{
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::{ConfigServer, Dialogue, Pushed};
+use super::{ConfigServer, Dialogue, ExchangeLimits, Pushed};
 use crate::stream::{Admission, Rate, ServiceOptions, listen::peer_name};
 use mixer_adapter_net::grpc::CallMemory;
 
@@ -84,14 +84,13 @@ impl<F> Method<F> {
         let requests =
             Streaming::new_request(decoder, request.into_inner(), encoding, Some(self.max_message_size));
         tracing::info!(peer, "sink connected");
+        let limits = ExchangeLimits { requests: self.requests, memory, admitted: Some(admitted) };
         let (pushes, outgoing) = mpsc::channel(1);
         let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
         tokio::spawn(async move {
-            let served =
-                source.exchange(dialogue, peer.clone(), requests, pushes, (self.requests, memory)).await;
+            let served = source.exchange(dialogue, peer.clone(), requests, pushes, limits).await;
             let status = &served.status;
             tracing::info!(peer, code = ?status.code(), message = status.message(), "stream of sink closed");
-            drop(admitted);
         });
         let mut response = http::Response::new(Body::new(StreamBody::new(frames(outgoing))));
         response.headers_mut().insert(CONTENT_TYPE, GRPC);

@@ -20,6 +20,7 @@ mod text;
 pub use catalogue::Catalogue;
 pub use dialogue::Meaning;
 pub(crate) use dialogue::{Dialogue, Event, SinkId};
+pub(crate) use driver::ExchangeLimits;
 pub use driver::{ConfigServer, ConfigServerOptions};
 pub(crate) use entry::{Entries, Entry};
 pub use feed::feed;
