@@ -247,6 +247,26 @@ async fn costly_calls_of_one_connection_run_on_several_threads() {
 }
 
 #[tokio::test]
+async fn large_calls_run_on_a_thread_of_their_own() {
+    let workers = Workers::start(1).unwrap();
+    let serving = Serving::on(
+        &workers,
+        |adapters| adapters.add::<Probe>(),
+        ServerOptions::default(),
+        TableLimits::default(),
+    )
+    .await;
+    let (client, ledger) = (serving.connect().await, ledger("large"));
+    let small = entry(any(&probe("large")), "spin").encode_to_vec();
+    // An unknown field of 64 KiB.
+    let large = [&small[..], b"\xfa\x01\x80\x80\x04", &[0; 64 << 10]].concat();
+    for (message, threads) in [(&large, 1), (&large, 1), (&small, 2)] {
+        assert!(client.send(ListEntry::METHOD, message).await.is_ok());
+        assert_eq!(ledger.busy_threads(), threads);
+    }
+}
+
+#[tokio::test]
 async fn a_call_on_another_thread_ends_with_its_client() {
     let workers = Workers::start(2).unwrap();
     let serving = Serving::on(

@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, Semaphore, oneshot},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -84,6 +84,8 @@ pub(crate) struct ConnectionState {
     last_call: AtomicU64,
     /// Whether the client may be silent, as far as not more than half of all are: it has a session or a stream.
     kept: AtomicBool,
+    /// The queue in which its large calls wait.
+    pub(crate) large_calls: Arc<Semaphore>,
     /// Bytes of large requests and answers.
     bytes: AtomicUsize,
     /// Answers that are not written yet, by the period in which they were given.
@@ -278,6 +280,7 @@ impl ConnectionState {
             greeted: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
             kept: AtomicBool::new(false),
+            large_calls: Arc::new(Semaphore::new(1)),
             bytes: AtomicUsize::new(0),
             unwritten: Default::default(),
             calls: Mutex::default(),

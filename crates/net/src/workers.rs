@@ -12,6 +12,7 @@ use std::{
 
 use tokio::{
     runtime::{Builder, Handle},
+    sync::Semaphore,
     task::JoinError,
 };
 use tokio_util::{
@@ -24,7 +25,8 @@ use tokio_util::{
 /// A current-thread runtime costs about half the CPU of a
 /// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
 ///
-/// Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do.
+/// Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do. Large
+/// calls run on threads of their own, one beside each, so that small ones do not wait for them.
 #[derive(Clone, Debug)]
 pub struct Workers {
     workers: Arc<[Worker]>,
@@ -34,8 +36,19 @@ pub struct Workers {
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
+    /// The thread for large calls.
+    large: Handle,
+    /// The turn of a large call to begin.
+    turn: Arc<Semaphore>,
     connections: Arc<AtomicUsize>,
     load: Load,
+}
+
+impl Worker {
+    fn new(runtime: Handle, large: Handle) -> Self {
+        let turn = Arc::new(Semaphore::new(1));
+        Self { runtime, large, turn, connections: Arc::default(), load: Load::default() }
+    }
 }
 
 /// What a worker has to do.
@@ -53,7 +66,7 @@ struct Load {
 const COSTLY: Duration = Duration::from_micros(250);
 
 impl Workers {
-    /// Starts `threads` threads, at least one. They end when the last clone is dropped.
+    /// Starts `threads` threads, at least one, and as many for large calls. They end when the last clone is dropped.
     ///
     /// # Errors
     /// A runtime or a thread that the system does not provide.
@@ -62,7 +75,8 @@ impl Workers {
         let mut workers = Vec::with_capacity(threads);
         for index in 0..threads.max(1) {
             let runtime = start_thread(format!("calls-{index}"), stop.clone())?;
-            workers.push(Worker { runtime, connections: Arc::default(), load: Load::default() });
+            let large = start_thread(format!("large-{index}"), stop.clone())?;
+            workers.push(Worker::new(runtime, large));
         }
         Ok(Self { workers: workers.into(), _stop: Some(Arc::new(stop.drop_guard())) })
     }
@@ -72,8 +86,7 @@ impl Workers {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn here() -> Self {
-        let worker =
-            Worker { runtime: Handle::current(), connections: Arc::default(), load: Load::default() };
+        let worker = Worker::new(Handle::current(), Handle::current());
         Self { workers: [worker].into(), _stop: None }
     }
 
@@ -131,6 +144,35 @@ impl WorkerRef {
             Ok(answer) => Ok(answer),
             Err(relief) => relief.take_over(call, self.index).await,
         }
+    }
+
+    /// Runs a large call on a connection of this worker, on the thread for those. They begin one after the other, and connections
+    /// take turns: each has one call at most in the queue. Most of the work is that of the first poll. The call ends when the future
+    /// is dropped.
+    ///
+    /// # Errors
+    /// A call that panics, or whose thread ends.
+    pub(crate) async fn run_large<F>(
+        &self,
+        mut call: Pin<Box<F>>,
+        connection: Arc<Semaphore>,
+    ) -> Result<F::Output, JoinError>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let worker = &self.workers[self.index];
+        // They are never closed.
+        let first = connection.acquire_owned().await;
+        let turn = worker.turn.clone().acquire_owned().await;
+        let running = worker.large.spawn(async move {
+            let polled = poll_once(call.as_mut()).await;
+            drop((first, turn));
+            match polled {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => call.await,
+            }
+        });
+        AbortOnDropHandle::new(running).await
     }
 
     /// Polls a call on a connection of the worker `origin`, and measures how long it occupies this one.
@@ -250,5 +292,31 @@ impl OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_take_turns_to_begin_large_calls() {
+        let worker = Workers::here().choose();
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let connections = [1, 2].map(|number| (number, Arc::new(Semaphore::new(1))));
+        let calls = [0, 0, 0, 1].map(|index: usize| {
+            let (number, queue) = connections[index].clone();
+            let begun = begun.clone();
+            worker.run_large(Box::pin(async move { begun.lock().unwrap().push(number) }), queue)
+        });
+        for done in join_all(calls).await {
+            assert!(done.is_ok());
+        }
+        assert_eq!(*begun.lock().unwrap(), [1, 2, 1, 1]);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::{
@@ -104,6 +105,11 @@ impl Admitted {
     /// Returns the worker of the connection.
     pub(super) fn worker(&self) -> Option<&WorkerRef> {
         self.connection.worker()
+    }
+
+    /// Returns the queue of the connection's large calls.
+    pub(super) fn large_calls(&self) -> Arc<Semaphore> {
+        self.connection.large_calls.clone()
     }
 
     /// Takes a slot for a call whose request has arrived.

@@ -123,6 +123,9 @@ pub struct CallLimits {
     pub timeout: Option<Duration>,
 }
 
+/// Requests of more bytes take so long to decode and to answer that small ones should not wait for them.
+const LARGE_MESSAGE: usize = 32 << 10;
+
 /// The longest message for the fallback in bytes: that of tonic's decoders.
 const MAX_STREAMED_MESSAGE: usize = 4 << 20;
 
@@ -335,11 +338,17 @@ impl<M: Methods> Shared<M> {
     {
         let message = self.request_message(body, admitted, call.deadline).await?;
         admitted.begin_work()?;
+        let is_large = message.len() > LARGE_MESSAGE;
         let keeps_connection = self.methods.keeps_connection(&method);
         // In a box of its own, which another thread can take over, and so that the future around it is small: it is moved.
         let work = Box::pin(async move { self.methods.call(method, message, call).await });
         let mut work = pin!(async {
             match admitted.worker() {
+                Some(worker) if is_large => {
+                    // In a box, so that the future of small calls is not larger.
+                    let done = Box::pin(worker.run_large(work, admitted.large_calls()));
+                    done.await.unwrap_or_else(|error| Err(aborted(&error)))
+                }
                 Some(worker) => worker.run(work).await.unwrap_or_else(|error| Err(aborted(&error))),
                 None => work.await,
             }
