@@ -77,7 +77,7 @@ pub(super) struct Serve {
     #[arg(long)]
     explain: bool,
 
-    /// Threads that serve calls, each with its own connections, and one more for its large calls [default: one per core]
+    /// Threads that serve calls, each with its own connections, and as many for large calls [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 

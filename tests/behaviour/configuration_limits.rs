@@ -41,12 +41,12 @@ async fn openings_and_validations_that_block_stop_nobody_else() {
             Params { fault: "block".to_owned(), ..config },
         ]
     });
-    let calls: Vec<_> = blocked
-        .map(|config| {
-            let client = client.clone();
-            tokio::spawn(async move { call(&client, &config).await })
-        })
-        .collect();
+    let mut calls = Vec::new();
+    for config in blocked {
+        // Each connection opens one at a time.
+        let client = serving.connect().await;
+        calls.push(tokio::spawn(async move { call(&client, &config).await }));
+    }
     until("three handlers are being opened", || ledger.opened() == 3).await;
     assert!(call(&client, &probe("opens meanwhile")).await.is_ok());
     assert_eq!(create(&client, &probe("opens meanwhile")).await.0, 0);

@@ -31,10 +31,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let count = |answer| {
-            let period = self.state.add_unwritten();
-            Bytes::from_owner(Unwritten { answer, state: self.state.clone(), period })
-        };
+        let count = |answer| until_written(self.state.clone(), answer, ());
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(count))))
     }
 
@@ -47,20 +44,27 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
     }
 }
 
+/// Counts a part of an answer as unwritten until it is. `held` is dropped then.
+pub(crate) fn until_written<H: Send + 'static>(state: Arc<ConnectionState>, answer: Bytes, held: H) -> Bytes {
+    let period = state.add_unwritten();
+    Bytes::from_owner(Unwritten { answer, state, period, _held: held })
+}
+
 /// A part of an answer that is not written yet.
-struct Unwritten {
+struct Unwritten<H> {
     answer: Bytes,
     state: Arc<ConnectionState>,
     period: usize,
+    _held: H,
 }
 
-impl AsRef<[u8]> for Unwritten {
+impl<H> AsRef<[u8]> for Unwritten<H> {
     fn as_ref(&self) -> &[u8] {
         &self.answer
     }
 }
 
-impl Drop for Unwritten {
+impl<H> Drop for Unwritten<H> {
     fn drop(&mut self) {
         self.state.set_written(self.period);
     }

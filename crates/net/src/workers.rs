@@ -3,7 +3,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{
     runtime::{Builder, Handle},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinError,
 };
 use tokio_util::{
@@ -26,28 +26,61 @@ use tokio_util::{
 /// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
 ///
 /// Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do. Large
-/// calls run on threads of their own, one beside each, so that small ones do not wait for them.
+/// calls run on as many threads of their own, so that small ones do not wait for them.
 #[derive(Clone, Debug)]
 pub struct Workers {
     workers: Arc<[Worker]>,
+    large: Arc<LargeThreads>,
     _stop: Option<Arc<DropGuard>>,
 }
 
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
-    /// The thread for large calls.
-    large: Handle,
-    /// The turn of a large call to begin.
-    turn: Arc<Semaphore>,
     connections: Arc<AtomicUsize>,
     load: Load,
 }
 
 impl Worker {
-    fn new(runtime: Handle, large: Handle) -> Self {
-        let turn = Arc::new(Semaphore::new(1));
-        Self { runtime, large, turn, connections: Arc::default(), load: Load::default() }
+    fn new(runtime: Handle) -> Self {
+        Self { runtime, connections: Arc::default(), load: Load::default() }
+    }
+}
+
+/// The threads for large calls.
+#[derive(Debug)]
+struct LargeThreads {
+    free: Arc<Semaphore>,
+    /// As many as there are permits.
+    idle: Mutex<Vec<Handle>>,
+}
+
+/// A thread on which one large call begins.
+struct LargeThread {
+    threads: Arc<LargeThreads>,
+    runtime: Handle,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LargeThreads {
+    fn new(threads: Vec<Handle>) -> Arc<Self> {
+        Arc::new(Self { free: Arc::new(Semaphore::new(threads.len())), idle: Mutex::new(threads) })
+    }
+
+    /// Waits for a free thread. Connections take turns: each has one call at most in the queue.
+    async fn wait(self: &Arc<Self>, connection: Arc<Semaphore>) -> Option<LargeThread> {
+        // Neither is ever closed, and a permit stands for an idle thread.
+        let _first = connection.acquire_owned().await.ok()?;
+        let permit = self.free.clone().acquire_owned().await.ok()?;
+        let runtime = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(LargeThread { threads: self.clone(), runtime, _permit: permit })
+    }
+}
+
+impl Drop for LargeThread {
+    fn drop(&mut self) {
+        let mut idle = self.threads.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(self.runtime.clone());
     }
 }
 
@@ -72,13 +105,13 @@ impl Workers {
     /// A runtime or a thread that the system does not provide.
     pub fn start(threads: usize) -> io::Result<Self> {
         let stop = CancellationToken::new();
-        let mut workers = Vec::with_capacity(threads);
+        let (mut workers, mut large) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for index in 0..threads.max(1) {
-            let runtime = start_thread(format!("calls-{index}"), stop.clone())?;
-            let large = start_thread(format!("large-{index}"), stop.clone())?;
-            workers.push(Worker::new(runtime, large));
+            workers.push(Worker::new(start_thread(format!("calls-{index}"), stop.clone())?));
+            large.push(start_thread(format!("large-{index}"), stop.clone())?);
         }
-        Ok(Self { workers: workers.into(), _stop: Some(Arc::new(stop.drop_guard())) })
+        let (workers, large) = (workers.into(), LargeThreads::new(large));
+        Ok(Self { workers, large, _stop: Some(Arc::new(stop.drop_guard())) })
     }
 
     /// Serves connections on the caller's runtime: for tests and for servers inside another program.
@@ -86,15 +119,15 @@ impl Workers {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn here() -> Self {
-        let worker = Worker::new(Handle::current(), Handle::current());
-        Self { workers: [worker].into(), _stop: None }
+        let large = LargeThreads::new(vec![Handle::current()]);
+        Self { workers: [Worker::new(Handle::current())].into(), large, _stop: None }
     }
 
     /// Returns the worker with the fewest connections.
     pub(crate) fn choose(&self) -> WorkerRef {
         let connections = |index: &usize| self.workers[*index].connections.load(Relaxed);
         let index = (0..self.workers.len()).min_by_key(connections).unwrap_or_default();
-        WorkerRef { workers: self.workers.clone(), index }
+        WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index }
     }
 }
 
@@ -102,6 +135,7 @@ impl Workers {
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerRef {
     workers: Arc<[Worker]>,
+    large: Arc<LargeThreads>,
     index: usize,
 }
 
@@ -146,9 +180,8 @@ impl WorkerRef {
         }
     }
 
-    /// Runs a large call on a connection of this worker, on the thread for those. They begin one after the other, and connections
-    /// take turns: each has one call at most in the queue. Most of the work is that of the first poll. The call ends when the future
-    /// is dropped.
+    /// Runs a large call of a connection on a thread for those, of which each begins one after the other: most of the work is that of
+    /// the first poll. `connection` is the queue of the connection. The call ends when the future is dropped.
     ///
     /// # Errors
     /// A call that panics, or whose thread ends.
@@ -160,13 +193,11 @@ impl WorkerRef {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let worker = &self.workers[self.index];
-        // They are never closed.
-        let first = connection.acquire_owned().await;
-        let turn = worker.turn.clone().acquire_owned().await;
-        let running = worker.large.spawn(async move {
+        let thread = self.large.wait(connection).await;
+        let runtime = thread.as_ref().map_or(&self.workers[self.index].runtime, |thread| &thread.runtime);
+        let running = runtime.clone().spawn(async move {
             let polled = poll_once(call.as_mut()).await;
-            drop((first, turn));
+            drop(thread);
             match polled {
                 Poll::Ready(answer) => answer,
                 Poll::Pending => call.await,
@@ -203,7 +234,7 @@ impl WorkerRef {
         let is_idle = |load: &Load| !load.runs.load(Relaxed) && load.taken_over.load(Relaxed) == 0;
         let idle = (0..self.workers.len())
             .find(|index| *index != self.index && is_idle(&self.workers[*index].load))?;
-        Some(Self { workers: self.workers.clone(), index: idle })
+        Some(Self { index: idle, ..self.clone() })
     }
 
     /// Runs a call on a connection of the worker `origin`. The call ends when the result is dropped.
@@ -298,7 +329,7 @@ impl Drop for OpenConnection {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::mpsc::sync_channel;
 
     use futures_util::future::join_all;
 
@@ -317,6 +348,25 @@ mod tests {
         for done in join_all(calls).await {
             assert!(done.is_ok());
         }
-        assert_eq!(*begun.lock().unwrap(), [1, 2, 1, 1]);
+        // One of the first connection waits while its first one runs.
+        assert_eq!(*begun.lock().unwrap(), [1, 1, 2, 1]);
+    }
+
+    #[tokio::test]
+    async fn large_calls_of_one_connection_run_on_all_threads_for_them() {
+        let workers = Workers::start(2).unwrap();
+        let (worker, queue) = (workers.choose(), Arc::new(Semaphore::new(1)));
+        let ((send_a, receive_a), (send_b, receive_b)) = (sync_channel(1), sync_channel(1));
+        let calls = [(send_a, receive_b), (send_b, receive_a)].map(|(send, receive)| {
+            let meet = async move {
+                send.send(()).unwrap();
+                // Blocks the thread.
+                receive.recv_timeout(Duration::from_secs(60)).is_ok()
+            };
+            worker.run_large(Box::pin(meet), queue.clone())
+        });
+        for met in join_all(calls).await {
+            assert!(met.unwrap());
+        }
     }
 }

@@ -88,7 +88,7 @@ impl FreeThread {
 const OPENING: usize = 16;
 
 /// The same for calls and sessions. Some adapters compute while they open, and calls of handlers that are open need the processor.
-const OPENING_IN_CALLS: usize = 4;
+const OPENING_IN_CALLS: usize = 8;
 
 /// For whom a handler is opened, or a configuration validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use tonic::Status;
 
 use crate::{
     Limit,
+    answer_body::until_written,
     connections::{ConnectionState, GiveWay, Resource, Stage},
     workers::WorkerRef,
 };
@@ -205,8 +206,7 @@ impl Admitted {
 
     /// Makes the call count until its answer is written.
     pub(super) fn until_written(self: Arc<Self>, answer: Bytes) -> Bytes {
-        let period = self.connection.add_unwritten();
-        Bytes::from_owner(Unwritten { answer, admitted: self, period })
+        until_written(self.connection.clone(), answer, self)
     }
 }
 
@@ -281,25 +281,6 @@ pub(super) struct WaitingPlace {
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
         self.pools.waiting.release(1);
-    }
-}
-
-/// An answer that is not written yet.
-struct Unwritten {
-    answer: Bytes,
-    admitted: Arc<Admitted>,
-    period: usize,
-}
-
-impl AsRef<[u8]> for Unwritten {
-    fn as_ref(&self) -> &[u8] {
-        &self.answer
-    }
-}
-
-impl Drop for Unwritten {
-    fn drop(&mut self) {
-        self.admitted.connection.set_written(self.period);
     }
 }
 
