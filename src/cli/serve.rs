@@ -249,10 +249,12 @@ impl Serve {
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
+            let hits = server.limit_hits().clone();
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
             let pushes = StreamMemory::new(self.memory().pushes);
             let reload = signals.reload.clone();
-            let opened = self.sources.open(&self.configuration, extensions(&host), reload, pushes).await?;
+            let opened =
+                self.sources.open(&self.configuration, extensions(&host), reload, pushes, hits).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {

@@ -1,6 +1,6 @@
 //! The sources of configuration of `serve`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -14,6 +14,7 @@ use mixer_adapter_config::{
     source::{Source, SourceSettings, Wanted},
     stream::{Listener, StreamMemory, sink::Cache},
 };
+use mixer_adapter_net::LimitHits;
 
 /// Options of sources that are not files.
 #[derive(Debug, Args)]
@@ -110,13 +111,14 @@ impl SourceArgs {
     }
 
     /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers, files are read again
-    /// when `reload` changes, and `memory` limits the pushes of servers.
+    /// when `reload` changes, and `memory` limits the pushes of servers. `hits` counts the limits of `--mcp-listen`.
     pub(super) async fn open(
         &self,
         configuration: &ConfigArgs,
         extensions: Vec<Extension>,
         reload: watch::Receiver<()>,
         memory: StreamMemory,
+        hits: Arc<LimitHits>,
     ) -> anyhow::Result<Option<OpenedSources>> {
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
@@ -134,6 +136,7 @@ impl SourceArgs {
                 (Some(part), _) => part.url.source(&settings).map_err(usage)?,
                 (None, Some(listen)) => {
                     let (listener, address) = self.bind(listen.url).await?;
+                    let listener = listener.count_limits(hits.clone());
                     listening = Some(address);
                     Box::new(StreamSource::listen(listener, &settings))
                 }

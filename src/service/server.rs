@@ -63,6 +63,7 @@ pub struct Server {
     additional: Vec<AdditionalServices>,
     tls: Option<Arc<tls::Server>>,
     authorization: Arc<Authorization>,
+    hits: Arc<LimitHits>,
 }
 
 impl fmt::Debug for Server {
@@ -86,7 +87,13 @@ impl Server {
             additional: Vec::new(),
             tls: None,
             authorization: Arc::new(Authorization::open(service_group)),
+            hits: Arc::default(),
         }
+    }
+
+    /// Returns how often the limits of its ports were hit, which it has a metric of.
+    pub(crate) fn limit_hits(&self) -> &Arc<LimitHits> {
+        &self.hits
     }
 
     /// Serves TLS on the gRPC port, or plain text without; `authorization` decides which clients may call which services.
@@ -245,7 +252,7 @@ impl Bound {
         let routes = reflection(&server.host, &server.additional)?
             .add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
         let GrpcPort { service, mut registry, stops, finish } = server.grpc_port(routes, &listener);
-        let hits = Arc::new(LimitHits::default());
+        let hits = server.hits.clone();
         registry.register_collector(Box::new(metrics::LimitMetrics(hits.clone())));
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
