@@ -254,9 +254,7 @@ impl CallMemory {
         }
         taken
     }
-}
 
-impl CallMemory {
     /// Takes or releases memory, so that it has taken `bytes` in all.
     ///
     /// # Errors
