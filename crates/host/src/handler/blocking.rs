@@ -87,8 +87,9 @@ impl FreeThread {
 /// The maximum number of handlers of one adapter that are opened or validated at a time for the configuration of the server.
 const OPENING: usize = 16;
 
-/// The same for calls and sessions. Some adapters compute while they open, and calls of handlers that are open need the processor.
-const OPENING_IN_CALLS: usize = 8;
+/// The same for calls and sessions. Some adapters compute while they open, on a processor that other calls need, and the allocator holds on
+/// to some of the memory of each thread.
+const OPENING_IN_CALLS: usize = 4;
 
 /// For whom a handler is opened, or a configuration validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
