@@ -50,7 +50,7 @@ fn serve_prints_what_the_readme_shows() {
 #[test]
 fn the_line_to_try_prints_what_the_readme_shows() {
     let readme = read("README.md");
-    let line = readme.lines().find(|line| line.starts_with("cargo run --release -- call ")).unwrap();
+    let line = readme.lines().find(|line| line.starts_with("cargo run -- call ")).unwrap();
     let server = Server::start(&[]);
     let mut arguments = words(line.split_once(" -- ").unwrap().1);
     arguments.extend(["--address".to_owned(), server.grpc.clone()]);
