@@ -72,16 +72,12 @@ fn without_adapter_or_configuration_none_is_sent() {
     let request = HandleListEntryRequest::decode(other.calls()[0].message.clone()).unwrap();
     assert_eq!(request.adapter_config, None);
     assert!(!other.calls()[0].headers.contains_key("grpc-timeout"));
-    let start: u64 = request.dedup_id.parse().unwrap();
-
-    assert_eq!(call(&other.address, &["listentry", "--count", "3"]).code, 0);
+    assert_eq!(call(&other.address, &["listentry"]).code, 0);
     let id = |call: &Recorded| {
         let request = HandleListEntryRequest::decode(call.message.clone()).unwrap();
         request.dedup_id.parse::<u64>().unwrap()
     };
-    let ids: Vec<u64> = other.calls()[1..].iter().map(id).collect();
-    assert_eq!(ids, [ids[0], ids[0] + 1, ids[0] + 2], "each call has an id of its own");
-    assert_ne!(ids[0], start, "they start anywhere");
+    assert_ne!(id(&other.calls()[0]), id(&other.calls()[1]), "each call has an id of its own");
 }
 
 #[test]

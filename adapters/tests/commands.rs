@@ -136,27 +136,6 @@ fn variables_of_commands_are_named_after_them_and_those_of_serve_are_not() {
 }
 
 #[test]
-fn a_variable_with_its_former_name_has_its_effect_and_a_warning() {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
-    let validate = |variables: &[(&str, &str)], arguments: &[&str]| -> Ran {
-        let mut command = binary();
-        command.arg("validate").args(arguments).envs(variables.iter().copied());
-        command.output().unwrap().into()
-    };
-    let named = validate(&[("MIXER_ADAPTER_VALIDATE_CONFIG", config)], &[]);
-    assert_eq!((named.code, named.stderr.as_str()), (0, ""));
-    let former = validate(&[("MIXER_ADAPTER_CONFIG", config)], &[]);
-    assert_eq!((former.code, &former.stdout), (0, &named.stdout));
-    let warning = "warning: MIXER_ADAPTER_CONFIG is deprecated for this command, and will have no effect in the next release; set MIXER_ADAPTER_VALIDATE_CONFIG\n";
-    assert_eq!(former.stderr, warning);
-    // The name of the command, and the flag, come first.
-    let both = [("MIXER_ADAPTER_CONFIG", "nowhere"), ("MIXER_ADAPTER_VALIDATE_CONFIG", config)];
-    assert_eq!(validate(&both, &[]).stdout, named.stdout);
-    let given = validate(&[("MIXER_ADAPTER_CONFIG", "nowhere")], &["--config", config]);
-    assert_eq!((&given.stdout, given.stderr.as_str()), (&named.stdout, ""));
-}
-
-#[test]
 fn a_variable_close_to_that_of_a_flag_is_warned_about() {
     let mut command = binary();
     command.args(["validate", "config/sample.yaml"]);
@@ -315,15 +294,9 @@ fn completions_are_registered_for_the_program() {
 fn a_reader_that_goes_away_is_no_error() {
     let server = Server::start(&[]);
     let call = ["call", "checknothing", "--adapter", "denier", "--address", &server.grpc];
-    let call_often = [&call[..], &["--count", "3", "--json"]].concat();
-    for arguments in [
-        &["adapters"][..],
-        &["adapters", "--json"],
-        &["manifest"],
-        &["completions", "bash"],
-        &call,
-        &call_often,
-    ] {
+    for arguments in
+        [&["adapters"][..], &["adapters", "--json"], &["manifest"], &["completions", "bash"], &call]
+    {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output =
@@ -406,9 +379,12 @@ fn on_terminal(command: &str, until: &str) -> Option<String> {
 fn a_terminal_has_colours_and_the_progress_of_long_commands() {
     let server = Server::start(&[]);
     let program = env!("CARGO_BIN_EXE_mixer-adapter");
-    let load =
-        format!("{program} call checknothing --adapter denier --address {} --count 1000000", server.grpc);
-    if let Some(shown) = on_terminal(&load, " of 1000000 calls (") {
+    let case = r#"{"id": "true", "expr": "true", "attributes": {}, "bag": {}, "expect": {"type": "BOOL", "value": {"t": "bool", "v": true}}}"#;
+    let folder = tempfile::tempdir().unwrap();
+    let cases = folder.path().join("cases.jsonl");
+    std::fs::write(&cases, format!("{case}\n").repeat(300_000)).unwrap();
+    let eval = format!("{program} eval --cases {}", cases.display());
+    if let Some(shown) = on_terminal(&eval, " of 300000 lines (") {
         assert!(!shown.contains('\n'), "one line that is replaced: {shown:?}");
     }
     let check =

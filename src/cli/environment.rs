@@ -2,7 +2,7 @@
 
 use std::env;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, builder::BoolishValueParser, parser::ValueSource};
+use clap::{Arg, ArgAction, Command, builder::BoolishValueParser};
 use mixer_adapter_core::framework::suggest::suggest;
 
 const PREFIX: &str = "MIXER_ADAPTER_";
@@ -28,13 +28,12 @@ pub(super) fn warn_of_unknown(command: &Command) {
     }
 }
 
-/// The variables of all flags and their former names, without the prefix.
+/// The variables of all flags, without the prefix.
 fn variables(command: &Command) -> Vec<String> {
-    let own = command.get_arguments().filter_map(|argument| {
-        let name = argument.get_env()?.to_str()?.strip_prefix(PREFIX)?;
-        Some([name.to_owned(), upper(argument.get_long()?)])
-    });
-    own.flatten().chain(command.get_subcommands().flat_map(variables)).collect()
+    let own = command
+        .get_arguments()
+        .filter_map(|argument| Some(argument.get_env()?.to_str()?.strip_prefix(PREFIX)?.to_owned()));
+    own.chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
 /// Gives each flag of each command its variable, except those that hide it, which are the data of one request, and those that name one of
@@ -69,29 +68,4 @@ fn with_variable(argument: Arg, path: &str) -> Arg {
 
 fn upper(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
-}
-
-/// Reads the flags of the given command that have no value from variables with their former names, which were those of `serve` in all
-/// commands, and warns about each of them.
-pub(super) fn with_former_names(command: Command, given: &ArgMatches) -> Command {
-    let Some((name, given)) = given.subcommand() else { return command };
-    let read_former = |argument: Arg| {
-        let former = argument.get_long().map(|flag| format!("{PREFIX}{}", upper(flag)));
-        match (former, argument.get_env().filter(|name| name.to_string_lossy().starts_with(PREFIX))) {
-            (Some(former), Some(name))
-                if former.as_str() != name
-                    && env::var_os(&former).is_some()
-                    && env::var_os(name).is_none()
-                    && given.value_source(argument.get_id().as_str()) != Some(ValueSource::CommandLine) =>
-            {
-                super::print_error(&format!(
-                    "warning: {former} is deprecated for this command, and will have no effect in the next release; set {}",
-                    name.display()
-                ));
-                argument.env(former)
-            }
-            _ => argument,
-        }
-    };
-    command.mut_subcommand(name, |subcommand| with_former_names(subcommand.mut_args(read_former), given))
 }

@@ -270,11 +270,9 @@ fn parse() -> anyhow::Result<Arguments> {
     let command = command(&arguments);
     // The given flags, whether or not they are complete and valid.
     let lenient = command.clone().ignore_errors(true);
-    let given = lenient.clone().try_get_matches_from(&arguments)?;
-    let arguments = flags_file::expand(&command, &given, arguments)?;
     let given = lenient.try_get_matches_from(&arguments)?;
+    let arguments = flags_file::expand(&command, &given, arguments)?;
     environment::warn_of_unknown(&command);
-    let command = environment::with_former_names(command, &given);
     Ok(Arguments::from_arg_matches(&command.try_get_matches_from(arguments)?)?)
 }
 

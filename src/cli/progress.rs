@@ -6,7 +6,7 @@ use std::{
 };
 
 /// The delay of the first line, and between lines.
-pub(super) const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A line such as `12 of 300 files (4 %)`, or `12 files` where the total is not known.
 pub(super) struct Progress {
@@ -21,11 +21,6 @@ impl Progress {
     pub(super) fn new(what: &'static str, total: Option<usize>) -> Self {
         let next = io::stderr().is_terminal().then(|| Instant::now() + INTERVAL);
         Self { what, total, next, is_shown: false }
-    }
-
-    /// Whether there is a terminal to show lines on.
-    pub(super) fn is_visible(&self) -> bool {
-        self.next.is_some()
     }
 
     /// Shows the progress if a line is due.

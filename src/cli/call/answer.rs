@@ -1,7 +1,5 @@
 //! The answers of an adapter, by the variety of its template.
 
-use std::borrow::Cow;
-
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 use serde_json::{Map, Value as Json, json};
@@ -10,7 +8,6 @@ use tonic::Status;
 use super::request::PreparedCall;
 use crate::answer::{Verdict, fields_json, quotas_json};
 use mixer_adapter_core::{
-    framework::status::status_name,
     proto::{CheckResult, QuotaResult},
     template::Variety,
     value,
@@ -44,16 +41,6 @@ impl Answer {
         })
     }
 
-    /// A short text to group answers by.
-    pub(super) fn summary(&self, prepared: &PreparedCall) -> Cow<'static, str> {
-        match self {
-            Self::Check(verdict) | Self::CheckWithOutput(verdict, _) => status_name(verdict.status().code),
-            Self::Quota(result) => granted(result, prepared).into(),
-            Self::Report => "reported".into(),
-            Self::Output(_) => "answered".into(),
-        }
-    }
-
     pub(super) fn to_json(&self) -> Json {
         match self {
             Self::Check(verdict) => verdict.to_json(),
@@ -75,19 +62,6 @@ fn with_output(response: DynamicMessage) -> Result<Answer, prost::DecodeError> {
     };
     let result = message("result").map(|result| result.transcode_to::<CheckResult>()).transpose()?;
     Ok(Answer::CheckWithOutput(result.unwrap_or_default().into(), message("output")))
-}
-
-/// Mixer looks up a grant by the instance's full name, and reads a missing one as zero.
-fn granted(result: &QuotaResult, prepared: &PreparedCall) -> &'static str {
-    let asked = prepared.quota_request.iter().flat_map(|request| &request.quotas).next();
-    let amounts = asked.map(|(name, params)| {
-        (params.amount, result.quotas.get(name).map_or(0, |result| result.granted_amount))
-    });
-    match amounts {
-        Some((_, 0)) | None => "nothing granted",
-        Some((amount, granted)) if granted < amount => "partly granted",
-        Some(_) => "granted",
-    }
 }
 
 /// The fields that are present, which are those that Mixer makes attributes of.

@@ -1,19 +1,21 @@
 //! Calls adapters as Mixer does.
 
 mod answer;
-mod load;
 mod print;
 mod request;
 mod session;
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use clap::Args;
 use tonic::{Code, Status};
 
 use answer::Answer;
-use load::{Calls, Load};
 use request::PreparedCall;
 
 use super::{output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
@@ -29,7 +31,6 @@ Examples:
       --session
   mixer-adapter call metric --instance @first.json --instance @second.json \\
       --address other:9091
-  mixer-adapter call listentry --adapter denier --count 100000 --concurrency 32
   mixer-adapter call --descriptor template.bin \\
       --config-descriptor config.bin --config '{\"a\": 1}'
 
@@ -97,7 +98,7 @@ pub(super) struct Call {
     #[arg(long)]
     best_effort: bool,
 
-    /// Deduplication id, the same for repeated calls [default: a new id for each call]
+    /// Deduplication id [default: a random one]
     #[arg(long, value_name = "ID")]
     dedup_id: Option<String>,
 
@@ -107,41 +108,19 @@ pub(super) struct Call {
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     timeout: Duration,
 
-    /// Number of calls; with more than one, print their rate and latency
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    count: u32,
-
-    /// With --count, number of concurrent calls
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    concurrency: u32,
-
-    /// With --count, number of connections; a real Mixer has one per handler
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    connections: u32,
-
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// The outcome of one call or of a load test.
-enum Outcome {
-    One(Answer, Duration),
-    Many(Load),
-}
-
 impl Call {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let prepared = Arc::new(PreparedCall::read(&self, adapters)?);
+        let prepared = PreparedCall::read(&self, adapters)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         match runtime.block_on(self.call(&prepared)) {
-            Ok(Outcome::One(answer, took)) => {
+            Ok((answer, took)) => {
                 print::answer(&prepared, &answer, took, self.output.data())?;
                 Ok(ExitCode::SUCCESS)
-            }
-            Ok(Outcome::Many(load)) => {
-                print::load(&load, self.output.data())?;
-                Ok(if load.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
             }
             Err(failure) => match self.output.data() {
                 Some(data) => {
@@ -153,45 +132,42 @@ impl Call {
         }
     }
 
-    async fn call(&self, prepared: &Arc<PreparedCall>) -> Result<Outcome, RpcError> {
-        let mut clients = Vec::new();
-        for _ in 0..self.connections.min(self.concurrency) {
-            let client = RpcClient::connect(&self.address).await;
-            clients.push(client.map_err(|status| {
-                RpcError::of_step("connecting", &status)
-                    .with_hint("start a server with `serve`, or set --address to another one")
-            })?);
-        }
+    async fn call(&self, prepared: &PreparedCall) -> Result<(Answer, Duration), RpcError> {
+        let client = RpcClient::connect(&self.address).await.map_err(|status| {
+            RpcError::of_step("connecting", &status)
+                .with_hint("start a server with `serve`, or set --address to another one")
+        })?;
         let timeout = value_parsers::unless_zero(self.timeout);
         if !self.session {
-            return self.calls(prepared, clients, prepared.adapter_config.as_ref(), timeout).await;
+            return self.call_with(prepared, &client, prepared.adapter_config.as_ref(), timeout).await;
         }
-        let session = session::open(&clients[0], prepared, timeout).await?;
+        let session = session::open(&client, prepared, timeout).await?;
         let config = session::config(&session);
         let outcome = tokio::select! {
-            outcome = self.calls(prepared, clients.clone(), Some(&config), timeout) => outcome,
+            outcome = self.call_with(prepared, &client, Some(&config), timeout) => outcome,
             // Close the session in any case.
             _ = tokio::signal::ctrl_c() => Err(RpcError::interrupted()),
         };
-        let closed = session::close(&clients[0], session, timeout).await;
+        let closed = session::close(&client, session, timeout).await;
         outcome.and_then(|outcome| closed.map(|()| outcome))
     }
 
-    async fn calls(
+    /// Returns the answer and its latency.
+    async fn call_with(
         &self,
-        prepared: &Arc<PreparedCall>,
-        clients: Vec<RpcClient>,
+        prepared: &PreparedCall,
+        client: &RpcClient,
         adapter_config: Option<&Any>,
         timeout: Option<Duration>,
-    ) -> Result<Outcome, RpcError> {
-        let calls = Calls::new(prepared.clone(), adapter_config, self.dedup_id.clone(), timeout);
-        if self.count == 1 {
-            let start = std::time::Instant::now();
-            let answer = calls.call(&clients[0], 0).await;
-            let answer = answer.map_err(|status| self.failure(prepared, adapter_config, &status))?;
-            return Ok(Outcome::One(answer, start.elapsed()));
-        }
-        Ok(Outcome::Many(calls.run(clients, self.count, self.concurrency).await))
+    ) -> Result<(Answer, Duration), RpcError> {
+        let instances = prepared.instances.clone();
+        let request = prepared.template.request(instances, adapter_config, prepared.quota_request.as_ref());
+        let request = request.with_dedup_id(&self.dedup_id.clone().unwrap_or_else(random_dedup_id));
+        let start = Instant::now();
+        let answer = client.call(&prepared.method, request, timeout).await;
+        let answer = answer.and_then(|answer| Answer::decode(prepared, answer));
+        let answer = answer.map_err(|status| self.failure(prepared, adapter_config, &status))?;
+        Ok((answer, start.elapsed()))
     }
 
     fn failure(&self, prepared: &PreparedCall, adapter_config: Option<&Any>, status: &Status) -> RpcError {
@@ -206,4 +182,10 @@ impl Call {
             _ => failure,
         }
     }
+}
+
+/// Returns a random number, as Mixer starts with (docs/behaviour/adapter-calls.md#deduplication-ids).
+fn random_dedup_id() -> String {
+    // The keys of std's hash maps are random, which is enough for an id.
+    (RandomState::new().build_hasher().finish() >> 1).to_string()
 }
