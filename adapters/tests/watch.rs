@@ -208,3 +208,70 @@ fn names_of_any_depth_names_at_the_root_and_times_of_creation_go_over_the_wire()
         assert_eq!(event("istio/rbac/v1alpha1/clusterrbacconfigs")["name"], "default", "{scheme}");
     }
 }
+
+#[test]
+fn the_state_of_a_server_is_written_as_files_that_serve_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("config");
+    fs::create_dir(&config).unwrap();
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/config/sample.yaml");
+    fs::copy(sample, config.join("sample.yaml")).unwrap();
+    let cluster = "---\n'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: shop|80\nconnect_timeout: 1s\n";
+    fs::write(config.join("clusters.yaml"), cluster).unwrap();
+    let source = serve(&config);
+    let written = directory.path().join("written");
+    let target = written.to_str().unwrap();
+    let mixers = format!("mcp://{}", source.grpc);
+    let ran = run(&["watch", &mixers, "--once", "--write", target]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let validated =
+        [config.join("sample.yaml").to_str().unwrap(), target].map(|path| run(&["validate", path]));
+    assert_eq!((validated[0].code, validated[1].code), (0, 0), "{validated:?}");
+    let resources = validated.map(|ran| ran.stdout.lines().last().unwrap().to_owned());
+    assert_eq!(resources[0], resources[1]);
+    let again = run(&["watch", &mixers, "--once", "--write", target]);
+    assert!(again.code == 1 && again.stderr.contains("is not empty; name a new directory"), "{again:?}");
+
+    let clusters = directory.path().join("clusters");
+    let url = format!("xds://{}", source.grpc);
+    let name = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    let arguments = ["watch", &url, "--collection", name, "--once", "--write", clusters.to_str().unwrap()];
+    assert_eq!(run(&arguments).code, 0);
+    let copy = serve(&clusters);
+    let ran =
+        run(&["watch", &format!("xds://{}", copy.grpc), "--collection", name, "--once", "--json", "--full"]);
+    let event: Json = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&event["name"], &event["body"]["connectTimeout"]),
+        (&json!("shop|80"), &json!("1s")),
+        "{event}"
+    );
+}
+
+#[test]
+fn a_trace_has_times_and_acknowledgements() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rules.yaml"), rule("a", "true")).unwrap();
+    let source = serve(directory.path());
+    let url = format!("mcp://{}", source.grpc);
+    let ran = run(&["watch", &url, "--collection", "rules", "--once", "--trace", "--sink-id", "someone"]);
+    let times =
+        regex::Regex::new(r"(?m)^(client -> server|server -> client): \d\d:\d\d:\d\d\.\d{3} ").unwrap();
+    assert_eq!(times.find_iter(&ran.stdout).count(), ran.stdout.lines().count(), "{ran:?}");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(!lines[0].ends_with(" ACK") && lines[1].contains(" Resources (V="), "{lines:?}");
+    assert!(lines[2].contains(" RequestResources (") && lines[2].ends_with(" ACK"), "{lines:?}");
+}
+
+#[test]
+fn a_server_sees_the_id_of_a_watch() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("rules.yaml"), rule("a", "true")).unwrap();
+    let source = serve(directory.path());
+    for (scheme, flag) in [("mcp", "--sink-id"), ("xds", "--node-id")] {
+        let url = format!("{scheme}://{}", source.grpc);
+        let mut watching = Watching::start(&[&url, "--collection", "rules", flag, "night-shift"]);
+        watching.line();
+        source.until("/config", "night-shift");
+    }
+}

@@ -49,6 +49,7 @@ mod validate;
 mod value_parsers;
 mod version;
 mod watch;
+mod watch_files;
 
 use std::{
     ffi::OsString,

@@ -47,21 +47,8 @@ pub(super) struct SourceArgs {
     #[arg(long)]
     legacy_collections: bool,
 
-    /// The id that MCP servers see [default: mixer-adapter~ and the host's name]
-    #[arg(long, value_name = "ID")]
-    sink_id: Option<String>,
-
-    /// An annotation that MCP servers see with the id; can be repeated
-    #[arg(long = "sink-annotation", value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
-    sink_annotations: Vec<(String, String)>,
-
-    /// The id of the node that xDS servers see [default: as istiod requires it, with the host's name and the namespace]
-    #[arg(long, value_name = "ID")]
-    node_id: Option<String>,
-
-    /// Metadata of the node that xDS servers see; can be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
-    node_metadata: Vec<(String, String)>,
+    #[command(flatten)]
+    client: ClientArgs,
 
     /// The longest delay before an unavailable configuration server is dialed again
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = value_parsers::timeout)]
@@ -83,6 +70,37 @@ pub(super) struct SourceArgs {
     security: TlsArgs,
 }
 
+/// How this program describes itself to servers of configuration.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Servers of configuration")]
+pub(super) struct ClientArgs {
+    /// The id that MCP servers see [default: mixer-adapter~ and the host's name]
+    #[arg(long, value_name = "ID")]
+    sink_id: Option<String>,
+
+    /// An annotation that MCP servers see with the id; can be repeated
+    #[arg(long = "sink-annotation", value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
+    sink_annotations: Vec<(String, String)>,
+
+    /// The id of the node that xDS servers see [default: as istiod requires it, with the host's name and the namespace]
+    #[arg(long, value_name = "ID")]
+    node_id: Option<String>,
+
+    /// Metadata of the node that xDS servers see; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
+    node_metadata: Vec<(String, String)>,
+}
+
+impl ClientArgs {
+    pub(super) fn apply(&self, settings: SourceSettings) -> SourceSettings {
+        settings
+            .sink_id(self.sink_id.clone())
+            .sink_annotations(self.sink_annotations.iter().cloned().collect())
+            .node_id(self.node_id.clone())
+            .node_metadata(self.node_metadata.iter().cloned().collect())
+    }
+}
+
 /// The sources of the command line.
 pub(super) struct OpenedSources {
     pub(super) sources: Vec<MergedSource>,
@@ -98,16 +116,13 @@ impl SourceArgs {
         extensions: Vec<Extension>,
     ) -> anyhow::Result<SourceSettings> {
         let secured = configuration.config.iter().any(|part| part.url.is_tls());
-        Ok(SourceSettings::new(&configuration.default_config_namespace)
+        let settings = SourceSettings::new(&configuration.default_config_namespace)
             .tls(secured.then(|| self.security.client()).transpose()?)
             .skip_bad_resources(self.skip_bad_resources)
             .cache(self.cache()?)
-            .sink_id(self.sink_id.clone())
-            .sink_annotations(self.sink_annotations.iter().cloned().collect())
-            .node_id(self.node_id.clone())
-            .node_metadata(self.node_metadata.iter().cloned().collect())
             .longest_wait(self.max_redial_wait)
-            .extensions(extensions))
+            .extensions(extensions);
+        Ok(self.client.apply(settings))
     }
 
     /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers, files are read again

@@ -1,8 +1,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Context as _;
@@ -14,7 +15,10 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{UsageError, log_args, output_args::OutputArgs, tls_args::ClientTlsArgs, value_parsers};
+use super::{
+    UsageError, log_args, output_args::OutputArgs, source_args::ClientArgs, tls_args::ClientTlsArgs,
+    value_parsers, watch_files::StateFiles,
+};
 use mixer_adapter_config::{
     Collection, ConfigUrl, ConfigUrlError, Offer, Subscription,
     certify::{Certification, Outcome, Protocol, certify},
@@ -42,6 +46,8 @@ Examples:
       | jq -r .name
   # shows requests, responses, ACK and NACK
   mixer-adapter watch xds://127.0.0.1:9901 --trace
+  # what the server has, as files
+  mixer-adapter watch mcp://galley:9901 --once --write config
   # checks the server
   mixer-adapter watch xds+delta://127.0.0.1:9901 --certify
 
@@ -75,9 +81,15 @@ pub(super) struct Watch {
 
     /// Print the messages of the streams instead, as a sequence diagram
     ///
-    /// V= version, R= resources, N= nonce, T= type
+    /// Time in UTC, V= version, R= resources, N= nonce, T= type
     #[arg(long)]
     trace: bool,
+
+    /// Write what the server has to files of this new directory, too, one for each collection
+    ///
+    /// `validate`, `diff` and `serve` read them
+    #[arg(long, value_name = "DIR", conflicts_with = "certify")]
+    write: Option<PathBuf>,
 
     /// Check that the server keeps the rules of MCP or xDS, print the result of each check, and exit
     ///
@@ -98,6 +110,9 @@ pub(super) struct Watch {
     /// 0 waits without limit
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     timeout: Duration,
+
+    #[command(flatten)]
+    client: ClientArgs,
 
     #[command(flatten)]
     identity: ClientTlsArgs,
@@ -172,7 +187,7 @@ enum End {
 impl Watch {
     /// Prints events until the conditions of the flags are met.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut settings = SourceSettings::new("istio-system");
+        let mut settings = self.client.apply(SourceSettings::new("istio-system"));
         if !self.collections.is_empty() {
             let collections: BTreeSet<_> =
                 self.collections.iter().map(|requested| &requested.collection).collect();
@@ -210,7 +225,7 @@ impl Watch {
         let (trace, traced) = mpsc::channel(MAX_UNPRINTED);
         let server = match self.trace {
             true => server.tracing(Trace::new(move |traced| {
-                if let Err(TrySendError::Full(_)) = trace.try_send(traced) {
+                if let Err(TrySendError::Full(_)) = trace.try_send((SystemTime::now(), traced)) {
                     tracing::warn!("more messages arrive than can be printed: the diagram lacks one");
                 }
             })),
@@ -292,7 +307,7 @@ impl Watch {
     /// The next offer. Messages of the streams that come before it are printed.
     async fn next(
         changes: &mut mpsc::Receiver<Offer<RawChange>>,
-        traced: &mut mpsc::Receiver<Traced>,
+        traced: &mut mpsc::Receiver<Observed>,
     ) -> anyhow::Result<Option<Offer<RawChange>>> {
         loop {
             tokio::select! {
@@ -306,13 +321,17 @@ impl Watch {
     async fn print(
         &self,
         mut subscription: Subscription,
-        mut traced: mpsc::Receiver<Traced>,
+        mut traced: mpsc::Receiver<Observed>,
         collections: usize,
     ) -> anyhow::Result<End> {
         let mut known: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
+        let mut files = self.write.as_deref().map(StateFiles::open).transpose()?;
         let mut printed = 0;
         while let Some(offer) = Self::next(&mut subscription.changes, &mut traced).await? {
             let change = offer.content();
+            if let Some(files) = &mut files {
+                files.apply(change)?;
+            }
             let names = known.entry(change.collection.clone()).or_default();
             for event in self.events(change, names) {
                 if !self.trace {
@@ -392,16 +411,30 @@ impl Watch {
     }
 }
 
+/// A message with its time.
+type Observed = (SystemTime, Traced);
+
 /// A message as a line of a sequence diagram, as PlantUML and Mermaid read it.
-fn diagram(traced: &Traced) -> String {
+fn diagram((time, traced): &Observed) -> String {
+    let time = time_of_day(*time);
     match traced {
-        Traced::Sent(message) => format!("client -> server: {message}\n"),
-        Traced::Received(message) => format!("server -> client: {message}\n"),
-        Traced::Ended(status) => {
-            format!("server --> client: stream ended, {:?}: {}\n", status.code(), status.message())
+        Traced::Sent(message) => {
+            let ack = if message.nonce.is_empty() || message.error.is_some() { "" } else { " ACK" };
+            format!("client -> server: {time} {message}{ack}\n")
         }
-        other => format!("{other:?}\n"),
+        Traced::Received(message) => format!("server -> client: {time} {message}\n"),
+        Traced::Ended(status) => {
+            format!("server --> client: {time} stream ended, {:?}: {}\n", status.code(), status.message())
+        }
+        other => format!("{time} {other:?}\n"),
     }
+}
+
+/// Formats the time of day in UTC, to the millisecond.
+fn time_of_day(time: SystemTime) -> String {
+    let millis = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let (seconds, millis) = (millis / 1000, millis % 1000);
+    format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
 
 /// The time that the answer to the last response of a diagram may take. Without a diagram there is nothing to wait for.

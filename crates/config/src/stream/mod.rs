@@ -6,6 +6,7 @@
 pub(crate) mod admission;
 pub(crate) mod body;
 pub(crate) mod convert;
+mod document;
 mod keepalive;
 pub(crate) mod listen;
 pub mod metrics;

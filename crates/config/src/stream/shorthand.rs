@@ -46,6 +46,8 @@ pub struct Shorthand {
     pub node: Option<String>,
     /// Whether a request has versions of resources.
     pub resumes: bool,
+    /// Whether an MCP request accepts, or an MCP response is, a change of the state instead of the whole state.
+    pub incremental: bool,
 }
 
 /// Messages that have a [`Shorthand`].
@@ -70,7 +72,8 @@ impl fmt::Display for Shorthand {
             ENVOY_TYPES.iter().find(|known| known.message == message).map(|known| known.service.to_owned());
         let of = service.unwrap_or_else(|| short(&self.type_url));
         let (version, nonce) = (short(&self.version), short(&self.nonce));
-        write!(f, "{} (V={version},R={},N={nonce},T={of})", self.message, names.join(","))?;
+        let incremental = if self.incremental { ",incremental" } else { "" };
+        write!(f, "{} (V={version},R={},N={nonce},T={of}{incremental})", self.message, names.join(","))?;
         match &self.error {
             Some(error) => write!(f, " NACK {}: {}", error.code, short(&error.message)),
             None => Ok(()),
@@ -147,6 +150,7 @@ impl Summarize for RequestResources {
     fn shorthand(&self) -> Shorthand {
         Shorthand {
             message: "RequestResources",
+            incremental: self.incremental,
             nonce: self.response_nonce.clone(),
             type_url: self.collection.clone(),
             error: self.error_detail.clone(),
@@ -161,6 +165,7 @@ impl Summarize for Resources {
     fn shorthand(&self) -> Shorthand {
         Shorthand {
             message: "Resources",
+            incremental: self.incremental,
             version: self.system_version_info.clone(),
             names: self.resources.iter().map(resource_name).collect(),
             removed: self.removed_resources.clone(),
@@ -233,7 +238,7 @@ fn resource_name(resource: &Resource) -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Traced {
-    /// A request was sent.
+    /// A request was sent. With a nonce and without an error it is an ACK.
     Sent(Shorthand),
     /// A response arrived.
     Received(Shorthand),
