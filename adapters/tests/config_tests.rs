@@ -6,7 +6,7 @@ mod support;
 use std::{fs, path::Path};
 
 use serde_json::json;
-use support::{Ran, binary, run};
+use support::{Ran, Server, binary, run};
 
 /// A directory with the sample configuration, another one without its closed paths, and a file of tests.
 fn directory(tests: &str) -> tempfile::TempDir {
@@ -188,6 +188,23 @@ fn a_changed_answer_to_a_recorded_request_is_shown() {
     let start = "request 2: {\"request.path\":\"/admin\"}\n  before: denied: PERMISSION_DENIED: ";
     assert!(ran.code == 1 && ran.stdout.starts_with(start), "{ran:?}");
     assert!(ran.stdout.ends_with("\n  after:  allowed\n2 requests: 1 different answer\n"), "{ran:?}");
+}
+
+#[test]
+fn a_server_is_compared_with_files() {
+    let directory = directory(TESTS);
+    let source =
+        ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
+    let (source, _) = Server::spawn(binary().args(source).arg(directory.path().join("before")));
+    fs::write(directory.path().join("requests.jsonl"), "{\"request.path\": \"/admin\"}\n").unwrap();
+    for scheme in ["mcp", "xds"] {
+        let url = format!("{scheme}://{}", source.grpc);
+        let ran = run_in(directory.path(), &["diff", &url, "after", "--requests", "requests.jsonl"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stdout.ends_with("1 request: 1 different answer\n"), "{ran:?}");
+        let same = run_in(directory.path(), &["diff", &url, "before", "--requests", "requests.jsonl"]);
+        assert_eq!(same.code, 0, "{same:?}");
+    }
 }
 
 /// A quota of one request, and a log line for each.

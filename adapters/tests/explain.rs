@@ -203,7 +203,10 @@ fn a_wrong_command_line_exits_with_2() {
     for (arguments, reason) in [
         (&["--on-match-error", "maybe"][..], "[possible values: mixer, open, closed]"),
         (&["--report", "--quota", "x"], "cannot be used with"),
-        (&["--config", "mcp://127.0.0.1:1"], "is not a file or a directory"),
+        (
+            &["--config", "mcps://127.0.0.1:1"],
+            "this command has no certificates; `watch mcps://127.0.0.1:1 --once --write DIR`",
+        ),
         (&["--config", "ftp://x"], "ftp:// is not a known scheme"),
         (&["-a", "x"], "is not an attribute"),
     ] {

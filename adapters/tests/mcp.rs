@@ -57,6 +57,22 @@ fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     server.until("/config", "\"rejected\":0");
 }
 
+#[test]
+fn a_source_that_is_gone_is_a_warning_with_its_error() {
+    let directory = part(&["handler", "instance", "rule"]);
+    let (address, source) = serve(directory.path());
+    let url = format!("mcp://{address}");
+    let server = Server::start(&["--config", &url]);
+    server.until("/readyz", "200 OK");
+    assert!(!server.get("/readyz").contains("warning"), "{}", server.get("/readyz"));
+    drop(source);
+    server.until("/readyz", &format!("warning: {url} has not been connected for "));
+    let ready = server.get("/readyz");
+    assert!(ready.contains("200 OK"), "what it delivered stays in use: {ready}");
+    server.until("/status", &format!("{url} has not been connected for "));
+    server.until("/config", "\"last_error\":{\"error\":\"Unavailable: ");
+}
+
 const SAMPLE: &str = include_str!("../config/sample.yaml");
 
 /// A directory with a part of the sample: the documents of these kinds.

@@ -1,13 +1,15 @@
 //! `--config` and the options for building a configuration.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, time::Duration};
 
+use anyhow::Context as _;
 use clap::{Args, builder::TypedValueParser};
 
 use super::{UsageError, input};
 use mixer_adapter_config::{
     self as config, CollectionFilter, ConfigSet, ConfigUrl, Parsed, Scoped, ScopedUrl, ValidationError,
     collection_filters,
+    source::{SourceSettings, Wanted},
 };
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnDeprecated, OnField},
@@ -109,6 +111,26 @@ impl ConfigArgs {
             .unknown_quota(self.on_unknown_quota)
     }
 
+    /// Reads the first state of a server.
+    fn read_server(&self, url: &ConfigUrl, filter: &CollectionFilter) -> anyhow::Result<config::Parsed> {
+        if url.is_tls() {
+            return Err(UsageError(format!(
+                "{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads"
+            ))
+            .into());
+        }
+        let wanted = |collection: &config::Collection| Wanted {
+            collection: collection.as_str().to_owned(),
+            required: true,
+        };
+        let settings = SourceSettings::new(&self.default_config_namespace)
+            .collections(filter.collections().iter().map(wanted).collect());
+        let usage = |error: config::ConfigUrlError| UsageError(error.to_string());
+        let Some(server) = url.server(&settings).map_err(usage)? else { return Ok(Parsed::default()) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(runtime.context("cannot start the runtime")?.block_on(server.read_once(DELIVERY))?)
+    }
+
     fn allowed(&self) -> Result<BTreeSet<String>, UsageError> {
         let mut allowed = BTreeSet::new();
         for argument in &self.allow_deprecated {
@@ -122,17 +144,21 @@ impl ConfigArgs {
     pub(super) fn read(
         &self,
         sample: Option<&'static str>,
-    ) -> Result<(ConfigSet, Vec<ValidationError>), UsageError> {
+    ) -> anyhow::Result<(ConfigSet, Vec<ValidationError>)> {
         match (&self.config[..], sample) {
             ([], Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
             ([], None) => Err(UsageError(
                 "--config: required, because this program has no sample configuration; write a directory"
                     .to_owned(),
-            )),
+            )
+            .into()),
             (parts, _) => {
                 let mut all = Parsed::default();
-                for (path, filter) in files(parts)? {
-                    let parsed = config::read(path, &self.default_config_namespace);
+                for (url, filter) in filtered(parts)? {
+                    let parsed = match url {
+                        ConfigUrl::Files(path) => config::read(path, &self.default_config_namespace),
+                        server => self.read_server(server, &filter)?,
+                    };
                     let own = |resource: &config::Resource| filter.includes(&resource.collection);
                     all.resources.extend(parsed.resources.into_iter().filter(own));
                     all.faults.extend(parsed.faults);
@@ -146,17 +172,16 @@ impl ConfigArgs {
 /// The name of the embedded configuration.
 pub(super) const SAMPLE: &str = "the sample";
 
-/// The paths of file sources with their collections.
-fn files(parts: &[Scoped<ConfigUrl>]) -> Result<Vec<(&Path, CollectionFilter)>, UsageError> {
+/// The time for a server to send its collections to commands that read them once.
+const DELIVERY: Duration = Duration::from_secs(10);
+
+/// The sources with their collections.
+fn filtered(
+    parts: &[Scoped<ConfigUrl>],
+) -> Result<impl Iterator<Item = (&ConfigUrl, CollectionFilter)>, UsageError> {
     let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
     let filters = collection_filters(named).map_err(|error| UsageError(error.to_string()))?;
-    let files = parts.iter().zip(filters).map(|(part, filter)| match &part.url {
-        ConfigUrl::Files(path) => Ok((path.as_path(), filter)),
-        url => Err(UsageError(format!(
-            "{url} is not a file or a directory; only `serve` reads configuration from servers"
-        ))),
-    });
-    files.collect()
+    Ok(parts.iter().map(|part| &part.url).zip(filters))
 }
 
 fn set(parsed: config::Parsed) -> (ConfigSet, Vec<ValidationError>) {

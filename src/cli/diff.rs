@@ -44,7 +44,7 @@ Exit codes: 0 all answers are the same, 1 an answer differs, 2 usage error.";
 /// Show which answers to recorded requests differ between two configurations
 #[derive(Debug, Args)]
 pub(super) struct Diff {
-    /// The configuration to compare with
+    /// The configuration to compare with: files, or a server such as mcp://HOST:PORT
     #[arg(value_name = "BEFORE")]
     before: ScopedUrl,
 

@@ -150,7 +150,7 @@ impl Validate {
         for url in self.paths.iter().chain(&self.config) {
             let ConfigUrl::Files(path) = url else {
                 let reason = format!(
-                    "{url} is not a file or a directory; only `serve` reads configuration from servers"
+                    "{url} is not a file or a directory; `watch {url} --once --write DIR` writes files to validate"
                 );
                 return Err(UsageError(reason).into());
             };

@@ -104,7 +104,7 @@ pub use scoped_url::{Scoped, ScopedUrl, collection, collection_filters};
 pub use set::{ConfigSet, Entry, ResolveError};
 pub use source::{is_test, read, test_files};
 pub use spec::{Handler, Instance, Spec, Target};
-pub use subscription::{StreamSource, Subscription};
+pub use subscription::{NotDeliveredError, StreamSource, Subscription};
 pub use types::{Types, TypesError};
 pub use url::{ConfigUrl, ConfigUrlError};
 pub use validation_error::{Deprecation, Excerpt, Origin, Severity, Topic, ValidationError};

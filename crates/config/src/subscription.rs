@@ -1,6 +1,7 @@
 //! Subscriptions to servers of configuration, whatever their protocol.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     pin::Pin,
     sync::{Arc, OnceLock},
@@ -16,11 +17,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::service::Routes;
 
 use crate::{
-    Offer, Offers, Update,
+    Offer, Offers, Parsed, Update,
     identity::sink_id,
     mcp::sink::{self as mcp, ResourceSinkService},
     proto::envoy::config::core::v3::Node,
-    source::{ReloadRequests, Source, SourceHandle, SourceSettings, SourceStatus},
+    source::{ReloadRequests, Source, SourceHandle, SourceSettings, SourceStatus, StreamError, unix_time},
     stream::{
         self, DialOptions, ListenOptions, Listener, Peer, StreamMemory, Trace, convert, listen_with,
         sink::{Cache, Mode, Sink, SinkOptions, Variant},
@@ -197,6 +198,31 @@ impl StreamSource {
         Subscription { changes, _stopped: stopped }
     }
 
+    /// Reads the state of the server: the first state of each collection that the settings request.
+    ///
+    /// # Errors
+    /// Collections that did not arrive within `wait`.
+    pub async fn read_once(self, wait: Duration) -> Result<Parsed, NotDeliveredError> {
+        let source = self.name.clone();
+        let mut missing: BTreeSet<String> =
+            self.options.collections.iter().map(|wanted| wanted.collection.clone()).collect();
+        let deadline = Instant::now() + wait;
+        let mut subscription = self.connect();
+        let mut read = Parsed::default();
+        while !missing.is_empty() {
+            let Ok(Some(offer)) = timeout_at(deadline, subscription.changes.recv()).await else {
+                return Err(NotDeliveredError { source_name: source, wait, missing });
+            };
+            if missing.remove(&*offer.content().collection) {
+                let (change, faults) = convert::decode(offer.content(), &source);
+                read.resources.extend(change.content.resources().iter().map(|resource| (**resource).clone()));
+                read.faults.extend(faults);
+            }
+            offer.accept();
+        }
+        Ok(read)
+    }
+
     async fn offer(self, mut offers: Offers) {
         let source: Arc<str> = self.name.as_str().into();
         let skip_bad_resources = self.options.skip_bad_resources;
@@ -234,6 +260,15 @@ impl StreamSource {
     }
 }
 
+/// Collections that a server did not deliver in time.
+#[derive(Debug, thiserror::Error)]
+#[error("{source_name}: not delivered within {wait:?}: {}", Vec::from_iter(.missing.iter().map(String::as_str)).join(", "))]
+pub struct NotDeliveredError {
+    source_name: String,
+    wait: Duration,
+    missing: BTreeSet<String>,
+}
+
 /// A subscription to a server of configuration, until it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
@@ -269,5 +304,12 @@ impl SourceHandle for Running {
             Some(SourceStatus { source: source.clone(), ..sink.status().await? })
         };
         status.boxed()
+    }
+
+    fn warning(&self) -> Option<String> {
+        let (source, sink) = self.sink.get()?;
+        let StreamError { error, since } = sink.health().error()?;
+        let seconds = unix_time().saturating_sub(since);
+        Some(format!("{source} has not been connected for {seconds} s: {error}"))
     }
 }

@@ -89,8 +89,9 @@ pub struct Awaited {
 }
 
 impl ConfigStatus {
-    /// Returns warnings about a configuration in use that is empty, or has no rules.
+    /// Returns warnings about sources that are not connected, and a configuration in use that is empty or has no rules.
     pub fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.sources.iter().filter_map(|source| source.warning()).collect();
         let count = |role: Option<Kind>| -> usize {
             let of_role = |name: &str| match Collection::new(name).role() {
                 None => false,
@@ -99,12 +100,13 @@ impl ConfigStatus {
             self.resources.iter().filter(|(name, _)| of_role(name)).map(|(_, count)| count).sum()
         };
         let text = match (count(None), count(Some(Kind::Rule))) {
-            _ if self.applied == 0 => return Vec::new(),
+            _ if self.applied == 0 => return warnings,
             (0, _) => "the configuration is empty, and every check is allowed",
             (_, 0) => "the configuration has no rules, and every check is allowed",
-            _ => return Vec::new(),
+            _ => return warnings,
         };
-        vec![text.to_owned()]
+        warnings.push(text.to_owned());
+        warnings
     }
 
     /// Counts uses of deprecated fields.

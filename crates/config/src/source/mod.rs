@@ -17,7 +17,7 @@ pub use file_source::FileSource;
 pub use files::{is_test, read, test_files};
 pub use reload_requests::ReloadRequests;
 pub use settings::{SourceSettings, Wanted};
-pub use status::{CollectionStatus, Message, RefusedVersion, SourceHandle, SourceStatus};
+pub use status::{CollectionStatus, Message, RefusedVersion, SourceHandle, SourceStatus, StreamError};
 pub(crate) use status::{Journal, unix_time};
 
 use super::Offers;

@@ -15,6 +15,11 @@ use crate::{MAX_TEXT, bounded::MAX_NAME, truncate};
 pub trait SourceHandle: Debug + Send + Sync {
     /// Returns the state of the source, or `None` before it has started.
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>>;
+
+    /// Returns a warning if the source has no connection that works.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The status of a source, for people.
@@ -29,10 +34,23 @@ pub struct SourceStatus {
     pub annotations: BTreeMap<String, String>,
     /// The connected peers.
     pub peers: Vec<String>,
+    /// The last error of its streams, while none of them works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<StreamError>,
     /// The status of each collection.
     pub collections: Vec<CollectionStatus>,
     /// The last messages, the newest last.
     pub messages: Vec<Message>,
+}
+
+/// An error of the streams of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StreamError {
+    /// The gRPC code and the text of the last one.
+    pub error: String,
+    /// When the first one came since a stream worked, in seconds since 1970.
+    pub since: u64,
 }
 
 /// The status of one collection.

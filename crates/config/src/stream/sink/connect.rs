@@ -16,7 +16,10 @@ pub(crate) async fn connected<F: Future<Output = Status>>(
     let channel = tokio::select! {
         connected = source.connect() => match connected {
             Ok(channel) => channel,
-            Err(status) => return Ended::in_vain(status),
+            Err(status) => {
+                sink.health().failed(&status);
+                return Ended::in_vain(status);
+            }
         },
         () = stop.cancelled() => return Ended::in_vain(Status::cancelled("")),
     };

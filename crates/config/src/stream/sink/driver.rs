@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 
 use super::{
     Cache, Closed, Output, ProposalId, SinkDecision, SinkMachine, SinkOptions, StreamId, cache::Writer,
-    status::Observed,
+    health::Health, status::Observed,
 };
 use crate::{
     Decision, Decisions, Offer,
@@ -44,6 +44,7 @@ pub struct Sink {
     commands: mpsc::Sender<Command>,
     next: Arc<AtomicU64>,
     trace: Trace,
+    health: Arc<Health>,
 }
 
 enum Command {
@@ -93,19 +94,26 @@ impl Sink {
             writer: cache.map(Writer::start),
         };
         tokio::spawn(driver.run(inbox));
-        (Self { commands, next: Arc::default(), trace }, changes)
+        (Self { commands, next: Arc::default(), trace, health: Arc::default() }, changes)
     }
 
     /// Returns the status of the sink, for people.
     pub async fn status(&self) -> Option<SourceStatus> {
         let (status, described) = oneshot::channel();
         self.commands.send(Command::Describe(status)).await.ok()?;
-        described.await.ok()
+        let status = described.await.ok()?;
+        Some(SourceStatus { last_error: self.health.error(), ..status })
+    }
+
+    /// Returns whether its streams work.
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Registers a stream that opens. Requests for the source arrive at the receiver.
     pub(crate) async fn open(&self, peer: String) -> (Stream, Requests) {
         let id = self.next.fetch_add(1, Relaxed) + 1;
+        self.health.opened(id);
         let (requests, outbox) = mpsc::channel(UNREAD);
         let ended = CancellationToken::new();
         let handle = Handle { requests, ended: ended.clone() };
@@ -119,6 +127,11 @@ impl Stream {
     /// Returns the observer of its messages.
     pub(crate) fn trace(&self) -> &Trace {
         &self.sink.trace
+    }
+
+    /// Returns whether the streams of its sink work.
+    pub(crate) fn health(&self) -> &Health {
+        &self.sink.health
     }
 
     /// Passes a push to the sink. Waits until the sink has read it, which slows the source down: what arrives meanwhile is not decoded.
@@ -135,6 +148,7 @@ impl Stream {
 
     /// Ends the stream.
     pub(crate) async fn closed(self, status: Option<Status>) -> Closed {
+        self.sink.health.ended(self.id, status.as_ref());
         let (closed, told) = oneshot::channel();
         let _ = self.sink.commands.send(Command::Closed(self.id, status, closed)).await;
         told.await.unwrap_or_default()

@@ -8,6 +8,7 @@ mod dialect;
 pub(crate) mod driver;
 pub(crate) mod exchange;
 mod expiry;
+mod health;
 mod held;
 mod machine;
 mod nack;

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use prost::Message as _;
-use tonic::{Code, Status};
+use tonic::Status;
 
-use super::{CollectionView, SinkMachine, StreamId};
+use super::{CollectionView, SinkMachine, StreamId, health::is_error};
 use crate::{
     bounded::MAX_NAME,
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
@@ -29,9 +29,7 @@ impl Observed {
 
     pub(super) fn closed(&mut self, id: StreamId, status: Option<&Status>) {
         self.peers.remove(&id);
-        // A stream that this side ended did not break.
-        let broke = |status: &&Status| !matches!(status.code(), Code::Ok | Code::Cancelled | Code::Aborted);
-        if let Some(status) = status.filter(broke) {
+        if let Some(status) = status.filter(|status| is_error(status)) {
             SINK.not_received(status.code());
         }
     }
@@ -79,6 +77,7 @@ impl Observed {
             peers: self.peers.values().map(|(peer, _)| peer.clone()).collect(),
             collections: machine.collections().map(|collection| self.collection(&collection)).collect(),
             messages: self.journal.snapshot(),
+            last_error: None,
         }
     }
 

@@ -84,6 +84,10 @@ async fn exchange(
             if let Some(error) = error.as_ref().filter(|error| last_logged.as_ref() != Some(*error)) {
                 tracing::warn!(path = %path.display(), error, "nothing can be read there yet");
             }
+            match &error {
+                Some(error) => stream.health().failed(&Status::not_found(error.as_str())),
+                None => stream.health().recovered(),
+            }
             last_logged = error;
             let now = listed.unwrap_or_default();
             let moved = now.iter().filter(|(file, identity)| seen.get(*file) != Some(*identity));

@@ -137,15 +137,20 @@ async fn exchange(
                 }
                 let received = match answer {
                     Ok(Some(response)) => {
+                        stream.health().recovered();
                         stream.trace().received(&response);
                         dialect.on_response(response)
                     }
-                    Ok(None) => continue,
+                    Ok(None) => {
+                        stream.health().recovered();
+                        continue;
+                    }
                     Err(error) => {
                         if matches!(error.downcast_ref(), Some(HttpError::NoMemory)) {
                             SINK.not_received(Code::ResourceExhausted);
                         }
                         let error = format!("{type_url}: {error}");
+                        stream.health().failed(&Status::unavailable(error.as_str()));
                         // Logged once, not each time.
                         if last_logged != error {
                             tracing::warn!(%server, error, "polling failed; the last configuration stays in use");
