@@ -1,5 +1,7 @@
 //! Make before break: docs/behaviour/xds.md#rule-8-order.
 
+use std::time::{Duration, Instant};
+
 use crate::{messages::*, world::*};
 
 /// Another cluster, endpoint, listener and route for each there was.
@@ -39,11 +41,13 @@ fn rule_8_what_changed_together_goes_out_in_order_and_what_is_gone_last() {
     server.set(CLUSTER, "c2@1");
     let both = server.pushes(CLUSTER, "c2@1 c1@1");
     let endpoints = server.pushes(ENDPOINT, "c1@2");
+    server.rests();
+    server.ack(&both, "");
+    server.rests();
+    server.ack(&endpoints, "c1");
     let listeners = server.pushes(LISTENER, "l@2");
     let routes = server.pushes(ROUTE, "r1@2");
     server.rests();
-    server.ack(&both, "");
-    server.ack(&endpoints, "c1");
     server.ack(&listeners, "");
     server.rests();
     server.ack(&routes, "r1");
@@ -175,4 +179,117 @@ fn rule_8_a_cluster_that_was_refused_is_not_retained() {
     server.pushes_well(CLUSTER, "c1@2", "");
     server.ack(&listeners, "");
     server.rests();
+}
+
+/// A client that has all of the first; then a cluster, its endpoints and a route to it arrive together.
+fn sotw_with_another_cluster() -> Sotw {
+    let mut server = sotw();
+    server.set(ROUTE, "r1@2");
+    server.set(ENDPOINT, "c1@1 c2@1");
+    server.set(CLUSTER, "c1@1 c2@1");
+    server
+}
+
+#[test]
+fn rule_8_routes_wait_for_the_endpoints_that_are_asked_for_before_the_clusters_are_answered() {
+    let mut server = sotw_with_another_cluster();
+    let clusters = server.pushes(CLUSTER, "c1@1 c2@1");
+    server.rests();
+    server.request(ask(ENDPOINT, "c1 c2"));
+    let endpoints = server.pushes(ENDPOINT, "c1@1 c2@1");
+    server.ack(&clusters, "");
+    server.rests();
+    server.ack(&endpoints, "c1 c2");
+    server.pushes_well(ROUTE, "r1@2", "r1");
+    server.rests();
+}
+
+#[test]
+fn rule_8_routes_wait_for_endpoints_whose_request_crosses_a_push() {
+    let mut server = sotw_with_another_cluster();
+    server.set(ENDPOINT, "c1@2 c2@1");
+    let clusters = server.pushes(CLUSTER, "c1@1 c2@1");
+    let crossed = server.pushes(ENDPOINT, "c1@2");
+    // The request for the endpoints of the new cluster was stale.
+    server.ack(&clusters, "");
+    server.rests();
+    server.ack(&crossed, "c1 c2");
+    let endpoints = server.pushes(ENDPOINT, "c2@1");
+    server.rests();
+    server.ack(&endpoints, "c1 c2");
+    server.pushes_well(ROUTE, "r1@2", "r1");
+}
+
+#[test]
+fn rule_8_with_changes_routes_wait_for_new_clusters_and_their_endpoints() {
+    let mut server = Delta::new();
+    first(&mut |type_url, texts| server.set(type_url, texts));
+    for (type_url, names, texts) in
+        [(ROUTE, "r1", "r1@1"), (LISTENER, "", "l@1"), (ENDPOINT, "c1", "c1@1"), (CLUSTER, "", "c1@1")]
+    {
+        server.subscribe(type_url, names, "");
+        server.pushes_well(type_url, texts);
+    }
+    server.set(ROUTE, "r1@2");
+    server.set(ENDPOINT, "c1@1 c2@1");
+    server.set(CLUSTER, "c1@1 c2@1");
+    let clusters = server.pushes(CLUSTER, "c2@1");
+    server.rests();
+    server.subscribe(ENDPOINT, "c2", "");
+    server.request(accepted(&clusters));
+    let endpoints = server.pushes(ENDPOINT, "c2@1");
+    server.rests();
+    server.request(accepted(&endpoints));
+    server.pushes_well(ROUTE, "r1@2");
+    server.rests();
+}
+
+#[test]
+fn rule_8_endpoints_that_do_not_exist_are_not_waited_for() {
+    let mut server = sotw_with_another_cluster();
+    server.set(ENDPOINT, "c1@1");
+    let clusters = server.pushes(CLUSTER, "c1@1 c2@1");
+    server.request(ask(ENDPOINT, "c1 c2"));
+    server.pushes_well(ENDPOINT, "c1@1", "c1 c2");
+    server.ack(&clusters, "");
+    server.pushes_well(ROUTE, "r1@2", "r1");
+}
+
+#[test]
+fn rule_8_routes_do_not_wait_for_changes_of_what_the_client_has() {
+    let mut server = sotw();
+    server.set(ROUTE, "r1@2");
+    server.set(ENDPOINT, "c1@2");
+    server.set(CLUSTER, "c1@2");
+    server.pushes(CLUSTER, "c1@2");
+    server.pushes(ENDPOINT, "c1@2");
+    server.pushes(ROUTE, "r1@2");
+}
+
+#[test]
+fn rule_8_a_refused_cluster_is_answered() {
+    let mut server = sotw_with_another_cluster();
+    let clusters = server.pushes(CLUSTER, "c1@1 c2@1");
+    server.request(nack(&clusters, "", ""));
+    server.pushes_well(ROUTE, "r1@2", "r1");
+}
+
+#[test]
+fn rule_8_the_wait_for_answers_ends_after_seconds() {
+    let mut server = sotw_with_another_cluster();
+    let start = Instant::now();
+    let clusters = server.pushes(CLUSTER, "c1@1 c2@1");
+    let end = server.elapsed(start).unwrap();
+    assert!((1..=10).contains(&(end - start).as_secs()), "{:?}", end - start);
+    // Another push does not prolong it.
+    server.request(ask(ENDPOINT, "c1 c2"));
+    server.pushes(ENDPOINT, "c1@1 c2@1");
+    assert_eq!(server.elapsed(start + Duration::from_millis(1)), Some(end));
+    server.rests();
+    assert_eq!(server.elapsed(end), None);
+    server.pushes_well(ROUTE, "r1@2", "r1");
+    // What comes later does not wait for the same answers.
+    server.set(ROUTE, "r1@3");
+    server.pushes_well(ROUTE, "r1@3", "r1");
+    server.ack(&clusters, "");
 }

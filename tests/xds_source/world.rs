@@ -1,6 +1,8 @@
 //! A server with one stream, without sockets. The rules of `watch --certify` hold for all that it sends, and those of `source --certify`
 //! record what its client breaks.
 
+use std::time::Instant;
+
 use mixer_adapter_config::{
     certify::{ClientRules, Protocol, ServerRules, Violation},
     proto::envoy::service::discovery::v3::{
@@ -94,6 +96,12 @@ impl Sotw {
 
     pub(crate) fn ack(&mut self, push: &DiscoveryResponse, names: &str) {
         assert_eq!(self.request(ack(push, names)), Meaning::Accepted);
+    }
+
+    /// Passes the time to the stream, as its driver does, and returns when it wants that again.
+    pub(crate) fn elapsed(&mut self, now: Instant) -> Option<Instant> {
+        self.stream.elapsed(now);
+        self.stream.wakeup()
     }
 
     pub(crate) fn next(&mut self) -> Option<DiscoveryResponse> {

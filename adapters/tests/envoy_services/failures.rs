@@ -1,13 +1,6 @@
 //! Requests that cannot be checked, and servers that are away.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tokio::{
     io::copy_bidirectional,
@@ -21,8 +14,9 @@ use crate::{
     support::{
         Server, binary,
         envoy::{Envoy, is_there},
-        eventually, eventually_within,
-        http::{HttpConnection, HttpResponse, echo, request},
+        eventually,
+        http::{HttpResponse, echo, request},
+        load::Load,
         run,
     },
 };
@@ -71,52 +65,8 @@ fn while_the_server_is_away_the_failure_mode_decides() {
     }
 }
 
-/// Sends requests over a few connections until it is dropped or stopped.
-struct Load {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
-    clients: Vec<JoinHandle<Vec<String>>>,
-}
-
-impl Load {
-    /// Starts clients whose responses are checked: a description of what is wrong ends its client.
-    fn start(front: &str, check: fn(&str, &HttpResponse) -> Result<(), String>) -> Self {
-        let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let clients = (0..4).map(|_| {
-            let (front, stop, sent) = (front.to_owned(), stop.clone(), sent.clone());
-            std::thread::spawn(move || {
-                let mut connection = HttpConnection::open(&front);
-                let mut wrong = Vec::new();
-                for path in ["/shop", "/admin"].iter().cycle() {
-                    if stop.load(Relaxed) || !wrong.is_empty() {
-                        break;
-                    }
-                    wrong.extend(check(path, &connection.get(path, &[])).err());
-                    sent.fetch_add(1, Relaxed);
-                }
-                wrong
-            })
-        });
-        let clients = clients.collect();
-        Self { stop, sent, clients }
-    }
-
-    /// Waits until this many further requests are answered.
-    fn until_sent(&self, requests: u64) {
-        let end = self.sent.load(Relaxed) + requests;
-        eventually_within(Duration::from_secs(600), "the requests are answered", || {
-            (self.sent.load(Relaxed) >= end || self.clients.iter().any(JoinHandle::is_finished)).then_some(())
-        });
-    }
-
-    /// Ends the clients, and returns the number of requests.
-    fn finish(self) -> u64 {
-        self.stop.store(true, Relaxed);
-        let wrong: Vec<String> = self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
-        assert!(wrong.is_empty(), "{wrong:?}");
-        self.sent.load(Relaxed)
-    }
-}
+/// The paths of the load, which `PATHS` knows.
+const LOAD_PATHS: [&str; 2] = ["/shop", "/admin"];
 
 /// Requests are answered as `PATHS` says, whatever happens to the servers.
 fn is_decided(path: &str, response: &HttpResponse) -> Result<(), String> {
@@ -151,7 +101,7 @@ fn no_request_fails_while_the_only_server_restarts() {
     let mut server = serve("127.0.0.1:0", directory);
     server.until("/readyz", "\r\n\r\nready");
     let envoy = Envoy::start(&bootstrap(&server.grpc, &["--config", directory, "--upstream", &echo()]));
-    let load = Load::start(&envoy.listener("front"), is_decided);
+    let load = Load::start(&envoy.listener("front"), &LOAD_PATHS, is_decided);
     for _ in 0..2 {
         load.until_sent(100);
         restart(&mut server, directory);
@@ -171,7 +121,7 @@ fn no_request_fails_while_two_servers_restart_in_turn() {
     servers.iter().for_each(|server| server.until("/readyz", "\r\n\r\nready"));
     let addresses = format!("{},{}", servers[0].grpc, servers[1].grpc);
     let envoy = Envoy::start(&bootstrap(&addresses, &["--config", directory, "--upstream", &echo()]));
-    let load = Load::start(&envoy.listener("front"), is_decided);
+    let load = Load::start(&envoy.listener("front"), &LOAD_PATHS, is_decided);
     for server in &mut servers {
         load.until_sent(100);
         restart(server, directory);
@@ -243,7 +193,7 @@ fn no_request_fails_while_the_only_server_is_away_and_the_retries_wait_for_it() 
         bootstrap.replace("timeout: 2.5s", "timeout: 10s").replace("num_retries: 40", "num_retries: 400");
     assert_ne!(patient, bootstrap);
     let envoy = Envoy::start(&patient);
-    let load = Load::start(&envoy.listener("front"), is_decided);
+    let load = Load::start(&envoy.listener("front"), &LOAD_PATHS, is_decided);
     load.until_sent(100);
     let gone = Instant::now();
     port.close();
@@ -342,7 +292,7 @@ fn no_request_fails_or_is_allowed_by_mistake_while_the_configuration_changes() {
     }
     let mesh = Mesh::start(PATHS, &[], &[]);
     let front = mesh.front();
-    let load = Load::start(&front, is_decided_by_either);
+    let load = Load::start(&front, &LOAD_PATHS, is_decided_by_either);
     let closed = PATHS.replace("[/admin]", "[/admin, /shop]");
     let changes = 8;
     for number in 0..changes {

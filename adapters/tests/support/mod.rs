@@ -4,6 +4,7 @@
 pub(crate) mod debian;
 pub(crate) mod envoy;
 pub(crate) mod http;
+pub(crate) mod load;
 pub(crate) mod mixer;
 pub(crate) mod page;
 pub(crate) mod recorder;

@@ -27,6 +27,7 @@ pub struct StreamMetrics {
     clients: AtomicI64,
     streams: AtomicU64,
     refused: AtomicU64,
+    out_of_order: AtomicU64,
     series: Mutex<Series>,
 }
 
@@ -95,6 +96,7 @@ impl StreamMetrics {
             clients: AtomicI64::new(0),
             streams: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            out_of_order: AtomicU64::new(0),
             series: Mutex::new(series),
         }
     }
@@ -110,6 +112,11 @@ impl StreamMetrics {
     /// Counts a stream or a request that was refused because of the number of those that are open.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a push of resources that no longer waited for the client to answer the clusters before it.
+    pub(crate) fn pushed_out_of_order(&self) {
+        self.out_of_order.fetch_add(1, Relaxed);
     }
 
     /// Counts a received message and its size in bytes.
@@ -248,6 +255,12 @@ impl Collector for McpMetrics {
         for side in &sides {
             let labels = [("component", side.component)];
             ConstCounter::new(side.refused.load(Relaxed)).encode(refused.encode_family(&labels)?)?;
+        }
+        if SOURCE.is_used() {
+            let help = "Pushes of listeners and routes after the timeout for answers to new clusters";
+            let name = "mixer_adapter_xds_pushes_out_of_order";
+            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(SOURCE.out_of_order.load(Relaxed)).encode(family)?;
         }
         let help = "Sizes of messages that arrived: pushes at a sink, requests at a source";
         let name = "istio_mcp_message_sizes";

@@ -23,6 +23,7 @@ mod sotw;
 mod stream;
 mod subscription;
 mod types;
+mod warming;
 mod watch;
 
 pub use delta::DeltaStream;

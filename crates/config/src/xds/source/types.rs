@@ -7,10 +7,12 @@ use tonic::Status;
 
 use super::{
     order::{Rank, Traits, traits},
+    warming::Warming,
     watch::{Content, Representation, Watch},
 };
 use crate::stream::{
     collection_of,
+    metrics::SOURCE,
     source::{Catalogue, NodeView, Snapshot, View},
 };
 
@@ -26,6 +28,7 @@ pub(super) struct Types {
     form: fn(Traits) -> Representation,
     nonces: u64,
     types: Vec<Type>,
+    warming: Warming,
     /// The node of the client.
     node: NodeView,
     /// Whether it removes resources at the end of their time to live.
@@ -69,7 +72,14 @@ struct Due {
 
 impl Types {
     pub(super) fn new(form: fn(Traits) -> Representation) -> Self {
-        Self { form, nonces: 0, types: Vec::new(), node: NodeView::default(), ttl: false }
+        Self {
+            form,
+            nonces: 0,
+            types: Vec::new(),
+            warming: Warming::default(),
+            node: NodeView::default(),
+            ttl: false,
+        }
     }
 
     /// Sets the node of the client.
@@ -145,13 +155,15 @@ impl Types {
         self.ttl
     }
 
-    /// Returns the time of the next heartbeat.
+    /// Returns the time of the next heartbeat, or of the end of the wait for an answer.
     pub(super) fn wakeup(&self) -> Option<Instant> {
-        self.types.iter().filter(|known| !known.beats).filter_map(|known| known.heartbeat).min()
+        let heartbeats = self.types.iter().filter(|known| !known.beats).filter_map(|known| known.heartbeat);
+        heartbeats.chain(self.warming.wakeup()).min()
     }
 
     /// Handles the passing of that time.
     pub(super) fn elapsed(&mut self, now: Instant) {
+        self.warming.elapsed(now);
         for known in &mut self.types {
             known.beats |= known.heartbeat.is_some_and(|at| at <= now);
             let next = known.heartbeat.filter(|at| *at > now);
@@ -181,9 +193,16 @@ impl Types {
             };
             if let Some(content) = content {
                 self.nonces += 1;
-                let url = due.url.clone();
+                let (url, rank) = (due.url.clone(), due.traits.rank);
                 due.warms = false;
-                if due.traits.rank == Rank::Cluster {
+                let refers = |known: &Type| known.traits.rank.refers();
+                if rank.is_referred_to() && content.adds && self.types.iter().any(refers) {
+                    self.warming.start();
+                }
+                if rank.refers() && self.warming.is_overdue() {
+                    SOURCE.pushed_out_of_order();
+                }
+                if rank == Rank::Cluster {
                     let endpoints = self.types.iter_mut().filter(|other| other.traits.rank == Rank::Endpoint);
                     endpoints.for_each(|other| other.warms = true);
                 }
@@ -193,16 +212,22 @@ impl Types {
         None
     }
 
-    fn due(&self) -> Option<Due> {
+    fn due(&mut self) -> Option<Due> {
+        let mut referred_to = self.types.iter().filter(|known| known.traits.rank.is_referred_to());
+        if referred_to.all(Type::is_answered) {
+            self.warming.finish();
+        }
         let withhold = |rank: Rank| rank.is_referred_to() && !self.is_settled();
         let mut waits = false;
         for (place, known) in self.types.iter().enumerate() {
             let Type { traits, watch, .. } = known;
-            if !known.state().is_some_and(|state| watch.has_news(state)) {
+            if !known.has_news() {
                 continue;
             }
             // Other types may wait for a requested one, which does not wait itself.
-            if watch.is_pending() || (waits && traits.rank.is_ordered() && !watch.is_requested()) {
+            let waits_for_others =
+                (waits && traits.rank.is_ordered()) || (traits.rank.refers() && self.warming.is_active());
+            if watch.is_pending() || (waits_for_others && !watch.is_requested()) {
                 waits |= traits.rank.is_ordered();
                 continue;
             }
@@ -225,5 +250,16 @@ impl Types {
 impl Type {
     fn state(&self) -> Option<&Snapshot> {
         self.view.as_ref().map(|view| &**view.state())
+    }
+
+    /// Returns whether neither the client nor the server owes the other an answer.
+    fn is_answered(&self) -> bool {
+        let is_answering = self.watch.is_requested() && self.state().is_some();
+        !self.watch.is_pending() && !is_answering
+    }
+
+    /// Returns whether a state may have to be sent.
+    fn has_news(&self) -> bool {
+        self.state().is_some_and(|state| self.watch.has_news(state))
     }
 }

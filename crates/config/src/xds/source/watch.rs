@@ -56,6 +56,8 @@ pub(super) struct Content {
     pub(super) removed: Vec<Arc<str>>,
     /// Whether it is a heartbeat: the client has the resources, and their time to live starts again.
     pub(super) heartbeat: bool,
+    /// Whether the client may have lacked some of the resources.
+    pub(super) adds: bool,
 }
 
 /// The resources of a push.
@@ -210,7 +212,10 @@ impl Watch {
     ) -> Option<Content> {
         let requested = take(&mut self.requested);
         let mut owed = take(&mut self.owed);
+        let base = self.base.clone();
         let Delta { changed, mut removed } = self.take_changes(state);
+        let had = |entry: &Arc<Entry>| base.as_ref().is_some_and(|base| base.contains_key(entry.name()));
+        let adds = !owed.is_empty() || !changed.iter().all(had);
         changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
         // A client that lacks a removed resource need not keep it, and one that refused it would refuse it again.
         let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
@@ -243,7 +248,7 @@ impl Watch {
         };
         self.sent = Some((nonce.to_owned(), content.version.clone()));
         self.pending = Some(told);
-        Some(content)
+        Some(Content { adds, ..content })
     }
 
     /// Returns the resources with a time to live that the client has in this state. For a type with complete responses
@@ -273,7 +278,7 @@ impl Watch {
         }
         let heartbeat = |version| {
             let entries = Selection::Some(entries);
-            (Content { version, entries, removed: Vec::new(), heartbeat: true }, Owed::default())
+            (Content { version, entries, removed: Vec::new(), heartbeat: true, adds: false }, Owed::default())
         };
         let (content, told) = match form {
             Representation::Whole => (self.whole(state), self.everything()),
@@ -315,7 +320,7 @@ impl Watch {
             true => Selection::All(state.clone()),
             false => Selection::Some(self.subscribed(state).into_iter().chain(kept).collect()),
         };
-        Content { version, entries, removed: Vec::new(), heartbeat: false }
+        Content { version, entries, removed: Vec::new(), heartbeat: false, adds: false }
     }
 
     /// Returns the changed and the owed resources, and their names.
@@ -335,7 +340,7 @@ impl Watch {
             |name: &&Name| state.find_all(name).next().is_none() && !self.withheld.contains_key(&***name);
         let removed = names.iter().filter(gone).map(|name| name.text().clone()).collect();
         let version = state.version().to_string();
-        let content = Content { version, entries, removed, heartbeat: false };
+        let content = Content { version, entries, removed, heartbeat: false, adds: false };
         let mut told = if owed.all { self.everything() } else { Owed::default() };
         told.names.extend(names);
         (content, told)

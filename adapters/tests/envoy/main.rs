@@ -1,6 +1,8 @@
 //! The real Envoy, configured by `source` in all forms of xDS.
 #![allow(clippy::unwrap_used)]
 
+mod new_clusters;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::{
