@@ -1,53 +1,83 @@
 use std::{
     convert::Infallible,
     error::Error,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 /// How often the file is read.
 const POLL: Duration = Duration::from_secs(2);
 
-/// The content of a file that is followed when it changes. While it cannot be used, the former content stays in use, and the fault
-/// is logged once.
+/// How long a file that is missing or has no bytes counts as being written.
+const WRITING: Duration = Duration::from_secs(10);
+
+/// The content of a file that is followed when it changes. The default content admits nobody: it replaces that of a file which is
+/// missing or empty for [`WRITING`]. While the file has faults, the former content stays in use, and the fault is logged once.
 #[derive(Debug)]
 pub(crate) struct FollowedFile<T, E> {
     path: PathBuf,
     read: fn(&Path) -> Result<T, E>,
     current: RwLock<Arc<T>>,
-    last_logged: Mutex<String>,
+    state: Mutex<State>,
 }
 
-impl<T: PartialEq, E: Error + 'static> FollowedFile<T, E> {
+#[derive(Debug, Default)]
+struct State {
+    last_logged: String,
+    /// Since when the file is missing or empty.
+    absent_since: Option<Instant>,
+}
+
+impl<T: Default + PartialEq, E: Error + 'static> FollowedFile<T, E> {
     /// Reads the file.
     pub(crate) fn load(path: PathBuf, read: fn(&Path) -> Result<T, E>) -> Result<Self, E> {
         let current = RwLock::new(Arc::new(read(&path)?));
-        Ok(Self { path, read, current, last_logged: Mutex::default() })
+        Ok(Self { path, read, current, state: Mutex::default() })
     }
 
-    /// Returns the last content that could be used.
+    /// Returns the content in use.
     pub(crate) fn current(&self) -> Arc<T> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns whether the content in use admits nobody.
+    pub(crate) fn admits_nobody(&self) -> bool {
+        *self.current() == T::default()
     }
 
     /// Reads the file again.
     pub(crate) fn reload(&self) {
         let file = self.path.display();
-        let mut last_logged = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
-        match (self.read)(&self.path) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = match is_absent(&self.path) {
+            true => {
+                let since = *state.absent_since.get_or_insert_with(Instant::now);
+                (since.elapsed() >= WRITING).then(T::default).ok_or_else(|| ABSENT.to_owned())
+            }
+            false => {
+                state.absent_since = None;
+                (self.read)(&self.path).map_err(|error| crate::with_causes(&error))
+            }
+        };
+        match read {
             Ok(content) => {
                 if *self.current() != content {
-                    tracing::info!(%file, "the file changed and is in use");
                     *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(content);
+                    match self.admits_nobody() {
+                        true => tracing::warn!(%file, "the file changed and admits nobody"),
+                        false => tracing::info!(%file, "the file changed and is in use"),
+                    }
                 }
-                last_logged.clear();
+                state.last_logged.clear();
             }
             Err(error) => {
-                let text = crate::with_causes(&error);
-                if text != *last_logged {
-                    tracing::warn!(%file, error = text, "the changed file cannot be used; the former content stays in use");
-                    *last_logged = text;
+                if error != state.last_logged {
+                    tracing::warn!(%file, error, "the changed file cannot be used; the former content stays in use");
+                    state.last_logged = error;
                 }
             }
         }
@@ -59,5 +89,15 @@ impl<T: PartialEq, E: Error + 'static> FollowedFile<T, E> {
             tokio::time::sleep(POLL).await;
             self.reload();
         }
+    }
+}
+
+const ABSENT: &str = "it is missing or empty, and admits nobody after 10 s";
+
+/// Returns whether a file is missing or has no bytes, as while it is being written.
+fn is_absent(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(file) => file.is_file() && file.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }

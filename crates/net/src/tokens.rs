@@ -57,7 +57,10 @@ impl Tokens {
     /// # Errors
     /// A file that cannot be used.
     pub fn load(file: PathBuf, header: Option<HeaderName>) -> Result<Arc<Self>, TokensError> {
-        let names = FollowedFile::load(file, read)?;
+        let names = FollowedFile::load(file.clone(), read)?;
+        if names.admits_nobody() {
+            return Err(TokensError::Empty { file });
+        }
         Ok(Arc::new(Self { header: header.unwrap_or(AUTHORIZATION), names }))
     }
 
@@ -67,7 +70,8 @@ impl Tokens {
         self.names.current().get(&digest).cloned()
     }
 
-    /// Reads the file again. While it cannot be used, the former tokens stay valid, and the fault is logged once.
+    /// Reads the file again. One without tokens admits nobody: at once if it has comments only, and 10 s after it became empty or was
+    /// removed. While it has other faults, the former tokens stay valid, and the fault is logged once.
     pub fn reload(&self) {
         self.names.reload();
     }
@@ -104,8 +108,56 @@ fn read(file: &Path) -> Result<Names, TokensError> {
         };
         names.insert(Sha256::digest(token.as_bytes()).into(), Arc::from(name));
     }
-    if names.is_empty() {
+    // Such a file may be being written.
+    if content.is_empty() {
         return Err(TokensError::Empty { file: file.to_owned() });
     }
     Ok(names)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_without_tokens_admits_nobody_and_one_with_faults_the_former_clients() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tokens");
+        fs::write(&file, "mixer s3cret").unwrap();
+        let tokens = Tokens::load(file.clone(), None).unwrap();
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, "s3cret".parse().unwrap())]);
+        for (content, is_admitted_at_once, is_admitted_later) in [
+            (Some("three words here"), true, true),
+            (Some("# mixer s3cret"), false, false),
+            (Some("\n"), false, false),
+            (Some(""), true, false),
+            (None, true, false),
+        ] {
+            fs::write(&file, "mixer s3cret").unwrap();
+            tokens.reload();
+            assert!(tokens.client(&headers).is_some());
+            match content {
+                Some(content) => fs::write(&file, content).unwrap(),
+                None => fs::remove_file(&file).unwrap(),
+            }
+            tokens.reload();
+            assert_eq!(tokens.client(&headers).is_some(), is_admitted_at_once, "{content:?}");
+            tokio::time::advance(Duration::from_secs(10)).await;
+            tokens.reload();
+            assert_eq!(tokens.client(&headers).is_some(), is_admitted_later, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_does_not_start_without_tokens() {
+        let directory = tempfile::tempdir().unwrap();
+        for content in ["", "# mixer s3cret\n"] {
+            let file = directory.path().join("tokens");
+            fs::write(&file, content).unwrap();
+            assert!(matches!(Tokens::load(file, None), Err(TokensError::Empty { .. })), "{content:?}");
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub enum JwksError {
 }
 
 /// The public keys of an issuer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct KeySet(Vec<Key>);
 
 /// A public key, with the only algorithm that it is used for: that of a token decides nothing.
@@ -86,11 +86,7 @@ impl KeySet {
         let set: Jwks = serde_json::from_slice(&content)
             .map_err(|source| JwksError::Syntax { file: file.to_owned(), source })?;
         let keys = set.keys.into_iter().filter_map(|key| Key::parse(serde_json::from_value(key).ok()?));
-        let keys: Vec<Key> = keys.collect();
-        match keys.is_empty() {
-            true => Err(JwksError::Empty { file: file.to_owned() }),
-            false => Ok(Self(keys)),
-        }
+        Ok(Self(keys.collect()))
     }
 
     /// Returns the key that a token names. One without a key id needs a single key for its algorithm, so that each token costs one

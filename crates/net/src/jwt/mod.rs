@@ -99,9 +99,15 @@ impl PartialEq for Keys {
     }
 }
 
+impl Default for Keys {
+    fn default() -> Self {
+        Self { set: KeySet::default(), accepted: recent(), refused: recent() }
+    }
+}
+
 impl Keys {
     fn read(file: &Path) -> Result<Self, JwksError> {
-        Ok(Self { set: KeySet::read(file)?, accepted: recent(), refused: recent() })
+        Ok(Self { set: KeySet::read(file)?, ..Self::default() })
     }
 }
 
@@ -153,6 +159,9 @@ impl JwtVerifier {
     /// A file that cannot be used.
     pub fn load(options: JwtOptions) -> Result<Arc<Self>, JwksError> {
         let keys = FollowedFile::load(options.jwks.clone(), Keys::read)?;
+        if keys.admits_nobody() {
+            return Err(JwksError::Empty { file: options.jwks });
+        }
         Ok(Arc::new(Self { options, keys }))
     }
 
@@ -164,7 +173,8 @@ impl JwtVerifier {
         self.verify(token, now, refused).inspect_err(|reason| tracing::debug!(%reason, "token refused")).ok()
     }
 
-    /// Reads the keys again. While the file cannot be used, the former keys stay valid, and the fault is logged once.
+    /// Reads the keys again. A key set without keys admits nobody at once, and a file that is empty or missing after 10 s. While it has
+    /// other faults, the former keys stay valid, and the fault is logged once.
     pub fn reload(&self) {
         self.keys.reload();
     }

@@ -58,6 +58,11 @@ impl Fixture {
         write(&self.directory, keys);
         self.verifier.reload();
     }
+
+    fn replace(&self, content: &str) {
+        fs::write(self.directory.path().join("jwks.json"), content).unwrap();
+        self.verifier.reload();
+    }
 }
 
 /// The examples in RFC 7515, appendices A.2 and A.3: key, and token.
@@ -258,8 +263,50 @@ fn keys_are_rotated_with_their_file() {
     assert!(fixture.verify(&by_next).is_ok());
     fixture.rotate(&[next.jwk()]);
     assert_eq!(fixture.verify(&by_former), Err(JwtError::Key), "also a token that was verified before");
+    fixture.replace("{\"keys\": [");
+    assert!(fixture.verify(&by_next).is_ok(), "a file with faults cannot be used");
+    fixture.rotate(&[json!({"kty": "OKP", "crv": "Ed25519"})]);
+    assert_eq!(fixture.verify(&by_next), Err(JwtError::Key), "no key of the set can be used");
+    fixture.rotate(&[next.jwk()]);
+    assert!(fixture.verify(&by_next).is_ok());
     fixture.rotate(&[]);
-    assert!(fixture.verify(&by_next).is_ok(), "a file without keys cannot be used");
+    assert_eq!(fixture.verify(&by_next), Err(JwtError::Key), "all keys are revoked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_empty_or_missing_admits_nobody_after_ten_seconds() {
+    let issuer = Issuer::new("1");
+    let token = issuer.issue(&mixer());
+    let fixture = Fixture::of(&issuer);
+    for is_missing in [false, true] {
+        let clear = || match is_missing {
+            true => fs::remove_file(fixture.directory.path().join("jwks.json")).unwrap(),
+            false => fixture.replace(""),
+        };
+        clear();
+        fixture.verifier.reload();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        fixture.verifier.reload();
+        assert!(fixture.verify(&token).is_ok(), "it is being written");
+        fixture.rotate(&[issuer.jwk()]);
+        clear();
+        fixture.verifier.reload();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        fixture.verifier.reload();
+        assert!(fixture.verify(&token).is_ok(), "it was there in the meantime");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        fixture.verifier.reload();
+        assert_eq!(fixture.verify(&token), Err(JwtError::Key), "missing: {is_missing}");
+        fixture.rotate(&[issuer.jwk()]);
+        assert!(fixture.verify(&token).is_ok());
+    }
+}
+
+#[test]
+fn a_server_does_not_start_without_keys() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = JwtVerifier::load(JwtOptions::new(write(&directory, &[]))).unwrap_err();
+    assert!(matches!(error, JwksError::Empty { .. }), "{error}");
 }
 
 /// Returns a token with the signature of another one.
