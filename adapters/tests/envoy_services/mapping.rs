@@ -1,5 +1,7 @@
 //! Flags of `serve` that determine attributes: the namespace, the client and the principal of a request.
 
+use tokio::{net::TcpStream, runtime::Runtime};
+
 use crate::{
     mesh::Mesh,
     support::{envoy::is_there, http::echo},
@@ -117,4 +119,76 @@ fn a_forwarded_certificate_is_the_principal_only_if_it_is_trusted_and_envoy_pass
         assert_eq!(mesh.get("/", &[forwarded]).status, status, "{flags:?}");
         assert_eq!(mesh.get("/", &[]).status, 200, "{flags:?}");
     }
+}
+
+#[test]
+fn no_spelling_of_a_host_passes_a_rule_that_denies_the_host() {
+    if !is_there() {
+        return;
+    }
+    let config = DENIED.replace("$VALUE", "closed.example").replace("$TYPE", "");
+    let config = config.replace("$ATTRIBUTE", "destination.service.host");
+    let mesh = Mesh::start(&config, &[], &[]);
+    for host in [
+        "closed.example",
+        "CLOSED.example",
+        "closed.example.",
+        "closed.example:80",
+        "closed.example:",
+        "closed.example.:80",
+    ] {
+        assert_eq!(mesh.get("/", &[&format!("host: {host}")]).status, 403, "{host}");
+    }
+    // Envoy refuses some of them itself.
+    for host in [
+        "closed.example:x",
+        "closed.example:80:80",
+        "closed.example:+80",
+        "a@closed.example",
+        "closed.example,b",
+        "closed.example/",
+    ] {
+        let status = mesh.get("/", &[&format!("host: {host}")]).status;
+        assert!([400, 503].contains(&status), "{host}: {status}");
+    }
+    for host in ["open.example", "open.example:8080", "[::1]", "[::1]:80", "10.0.0.1:80"] {
+        assert_eq!(mesh.get("/", &[&format!("host: {host}")]).status, 200, "{host}");
+    }
+}
+
+#[test]
+fn white_space_around_a_value_of_http_2_passes_no_rule() {
+    if !is_there() {
+        return;
+    }
+    let config = DENIED.replace("$VALUE", "guest").replace("$TYPE", "");
+    let config = config.replace("$ATTRIBUTE", r#"request.headers["x-user"] | "nobody""#);
+    let mesh = Mesh::start(&config, &[], &[]);
+    let front = mesh.front();
+    let runtime = Runtime::new().unwrap();
+    for (value, is_denied) in [
+        ("guest", true),
+        (" guest", true),
+        ("guest\t", true),
+        ("\t guest  ", true),
+        ("guests", false),
+        (" other", false),
+    ] {
+        // The second answer is cached.
+        for _ in 0..2 {
+            let status = runtime.block_on(http_2_status(&front, value));
+            assert_eq!(status == 403, is_denied, "{value:?}: {status}");
+        }
+    }
+}
+
+/// Returns the status of a request over HTTP/2 with a value of `x-user`.
+async fn http_2_status(address: &str, value: &str) -> u16 {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut requests, connection) = h2::client::handshake(stream).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let request = http::Request::get("http://shop.example.com/").header("x-user", value).body(()).unwrap();
+    let status = requests.send_request(request, true).unwrap().0.await.unwrap().status();
+    driver.abort();
+    status.as_u16()
 }

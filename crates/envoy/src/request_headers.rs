@@ -1,8 +1,15 @@
 //! The headers of a request that is checked.
+//!
+//! HTTP/2 has no white space around values (RFC 9113, section 8.2.1), but Envoy forwards it, and an upstream with HTTP/1 ignores it.
 
 use std::collections::BTreeMap;
 
 use crate::proto::envoy::{config::core::v3::HeaderMap, service::auth::v3::attribute_context::HttpRequest};
+
+/// Returns a value as upstreams read it.
+pub(crate) fn trimmed(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
+}
 
 /// The headers of a request, each once.
 #[derive(Debug)]
@@ -24,12 +31,13 @@ impl<'r> RequestHeaders<'r> {
                 true => String::from_utf8_lossy(&header.raw_value),
                 false => header.value.as_str().into(),
             };
+            let value = trimmed(&value);
             match joined.get_mut(header.key.as_str()) {
                 Some(values) => {
                     values.push(',');
-                    values.push_str(&value);
+                    values.push_str(value);
                 }
-                None => drop(joined.insert(&header.key, value.into_owned())),
+                None => drop(joined.insert(&header.key, value.to_owned())),
             }
         }
         Self::Raw(joined)
@@ -40,7 +48,7 @@ impl<'r> RequestHeaders<'r> {
             Self::Joined(headers) => headers.get(name),
             Self::Raw(headers) => headers.get(name),
         }
-        .map(String::as_str)
+        .map(|value| trimmed(value))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -51,6 +59,6 @@ impl<'r> RequestHeaders<'r> {
         let joined = joined.into_iter().flat_map(|headers| headers.iter());
         let joined = joined.map(|(name, value)| (name.as_str(), value.as_str()));
         let raw = raw.into_iter().flatten().map(|(name, value)| (*name, value.as_str()));
-        joined.chain(raw)
+        joined.chain(raw).map(|(name, value)| (name, trimmed(value)))
     }
 }

@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use mixer_adapter_core::value::ValueType;
 use mixer_adapter_engine::attribute::{AttributeValue, Bag, parse_declared};
 
+use super::host::HostError;
 use crate::proto::envoy::config::core::v3::{Address, address, socket_address};
 
 /// Collects the attributes of a request.
@@ -10,15 +11,20 @@ pub(super) struct AttributeBuilder {
     bag: Bag,
 }
 
-/// A configured value that is not of the type of its attribute.
+/// A message without attributes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{origin} {name}: {value:?} is not a valid {value_type}")]
-pub(crate) struct AttributeError {
-    /// The part of the message.
-    origin: &'static str,
-    name: String,
-    value: String,
-    value_type: ValueType,
+pub(crate) enum AttributeError {
+    /// A configured value that is not of the type of its attribute.
+    #[error("{origin} {name}: {value:?} is not a valid {value_type}")]
+    Value {
+        /// The part of the message.
+        origin: &'static str,
+        name: String,
+        value: String,
+        value_type: ValueType,
+    },
+    #[error(transparent)]
+    Host(#[from] HostError),
 }
 
 impl AttributeBuilder {
@@ -79,7 +85,7 @@ impl AttributeBuilder {
             else {
                 continue;
             };
-            let value = parse_declared(text, value_type).ok_or_else(|| AttributeError {
+            let value = parse_declared(text, value_type).ok_or_else(|| AttributeError::Value {
                 origin,
                 name: name.to_owned(),
                 value: text.to_owned(),

@@ -17,7 +17,7 @@ use crate::{
         AttributeContext,
         attribute_context::{HttpRequest, Peer},
     },
-    request_headers::RequestHeaders,
+    request_headers::{RequestHeaders, trimmed},
 };
 
 /// The header that Envoy adds to a request with a body: whether the body is longer.
@@ -26,7 +26,7 @@ const PARTIAL_BODY: &str = "x-envoy-auth-partial-body";
 /// Adds the attributes of a request or a connection to a bag.
 ///
 /// # Errors
-/// A configured value is not of the type of its attribute.
+/// A configured value is not of the type of its attribute, or the host is not valid.
 pub(crate) fn check_attributes(
     context: &AttributeContext,
     bag: Bag,
@@ -45,7 +45,7 @@ pub(crate) fn check_attributes(
     let host = match context.request.as_ref().and_then(|request| request.http.as_ref()) {
         Some(http) => {
             set_request(&mut attributes, http, context.source.as_ref(), options);
-            &http.host
+            trimmed(&http.host)
         }
         None => {
             attributes.set("context.protocol", "tcp");
@@ -59,7 +59,7 @@ pub(crate) fn check_attributes(
                 .map_or(server_name, String::as_str)
         }
     };
-    let host = service_host(host);
+    let host = service_host(host)?;
     attributes.set_text("destination.service.host", &host);
     if let Some(namespace) = options.namespaces.find(&host) {
         attributes.set("destination.namespace", namespace);
@@ -106,7 +106,13 @@ fn set_request(
         .set_with("request.id", || header("x-request-id").or(Some(&*http.id)).filter(|id| !id.is_empty()));
     set_http(
         attributes,
-        HttpParts { method: &http.method, host: &http.host, scheme: &http.scheme, path: &http.path },
+        // The fields are those of the request's pseudo-headers.
+        HttpParts {
+            method: trimmed(&http.method),
+            host: trimmed(&http.host),
+            scheme: trimmed(&http.scheme),
+            path: trimmed(&http.path),
+        },
         |name| headers.get(name),
     );
     attributes.set_with("request.size", || body_size(http, &headers));

@@ -1,18 +1,45 @@
 //! Hosts, and the namespaces of hosts.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::Ipv6Addr, str::FromStr};
 
-/// Returns a host in lower case, without port and without the dot of a fully qualified name, so that all spellings of a name
-/// that Envoy routes alike are one value.
-pub(super) fn service_host(authority: &str) -> String {
-    let host = match authority.strip_prefix('[') {
-        Some(address) => address.split(']').next().unwrap_or_default(),
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-            _ => authority,
-        },
+/// A host of a request that is not written as a host with an optional port. Upstreams may read it as any host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host \"{0:.100}\" is not valid; write HOST or HOST:PORT")]
+pub(crate) struct HostError(String);
+
+/// Returns a host in lower case, without port and without the dot of a fully qualified name, so that all spellings of a name that
+/// are routed alike are one value; empty if there is no host.
+///
+/// # Errors
+/// A text that is not a host with an optional port.
+pub(super) fn service_host(authority: &str) -> Result<String, HostError> {
+    let end = match authority.strip_prefix('[') {
+        Some(_) => authority.find(']').map_or(authority.len(), |end| end + 1),
+        None => authority.find(':').unwrap_or(authority.len()),
     };
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+    let (host, port) = authority.split_at(end);
+    let is_port = match port.strip_prefix(':') {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_digit()),
+        None => port.is_empty(),
+    };
+    match canonical_host(host) {
+        Some(host) if is_port => Ok(host),
+        None if authority.is_empty() => Ok(String::new()),
+        _ => Err(HostError(authority.to_owned())),
+    }
+}
+
+/// Returns a name or an address without a port in one spelling; `None` if it is neither.
+fn canonical_host(text: &str) -> Option<String> {
+    if let Some(address) = text.strip_prefix('[') {
+        return Some(address.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?.to_string());
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    is_name(name).then(|| name.to_ascii_lowercase())
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains([':', '@', ',', '/']) && !text.contains(char::is_whitespace)
 }
 
 /// Returns the name and the namespace of a service by its host. A host in the namespace of the destination, or of a Kubernetes
@@ -43,25 +70,27 @@ pub struct HostPattern {
 
 /// A text that is not a host pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write a host, *.DOMAIN or *")]
+#[error("write a host without a port, *.DOMAIN or *")]
 pub struct HostPatternError;
 
 impl FromStr for HostPattern {
     type Err = HostPatternError;
 
     fn from_str(text: &str) -> Result<Self, HostPatternError> {
-        let (rest, is_suffix) = match text.strip_prefix('*') {
-            Some(rest) => (rest, true),
-            None => (text, false),
+        let parsed = match text.strip_prefix('*') {
+            None => match text.parse::<Ipv6Addr>() {
+                Ok(address) => Some((address.to_string(), false)),
+                Err(_) => canonical_host(text).map(|host| (host, false)),
+            },
+            Some("") => Some((String::new(), true)),
+            Some(end) => {
+                end.strip_prefix('.').and_then(canonical_host).map(|host| (format!(".{host}"), true))
+            }
         };
-        let is_valid = match is_suffix {
-            true => rest.is_empty() || rest.len() > 1 && rest.starts_with('.'),
-            false => !rest.is_empty(),
-        };
-        if !is_valid || rest.contains(['*', '/', ' ']) {
-            return Err(HostPatternError);
+        match parsed {
+            Some((text, is_suffix)) if !text.contains('*') => Ok(Self { text, is_suffix }),
+            _ => Err(HostPatternError),
         }
-        Ok(Self { text: rest.trim_end_matches('.').to_ascii_lowercase(), is_suffix })
     }
 }
 
@@ -102,13 +131,53 @@ mod tests {
             ("Shop.Example.com:8080", "shop.example.com"),
             ("shop.example.com.", "shop.example.com"),
             ("shop.example.com.:443", "shop.example.com"),
+            ("shop.example.com:", "shop.example.com"),
+            ("shop.example.com.:", "shop.example.com"),
             ("[::1]:8080", "::1"),
-            ("[::1]", "::1"),
+            ("[::1]:", "::1"),
+            ("[0:0:0:0:0:0:0:1]", "::1"),
+            ("[FE80::A]", "fe80::a"),
             ("10.0.0.1:80", "10.0.0.1"),
-            ("host:name", "host:name"),
             ("", ""),
         ] {
-            assert_eq!(service_host(authority), host, "{authority}");
+            assert_eq!(service_host(authority).unwrap(), host, "{authority}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_not_hosts() {
+        for authority in [
+            "closed.example:x",
+            "closed.example:80:80",
+            "closed.example:80:",
+            "closed.example::",
+            "closed.example: 80",
+            "closed.example:+80",
+            "closed.example:-1",
+            "closed.example:\u{0661}",
+            "closed.example ",
+            " closed.example",
+            "closed.\texample",
+            "closed.example\u{a0}",
+            "a@closed.example",
+            "closed.example,other.example",
+            "closed.example/",
+            "http://closed.example",
+            ".",
+            ":80",
+            ".:80",
+            "::1",
+            "[::1",
+            "[::1]x",
+            "[::1]80",
+            "[::1].",
+            "[::1]:80:80",
+            "[closed.example]",
+            "[fe80::1%eth0]",
+            "[]",
+            "[",
+        ] {
+            assert_eq!(service_host(authority), Err(HostError(authority.to_owned())), "{authority}");
         }
     }
 
@@ -152,9 +221,21 @@ mod tests {
 
     #[test]
     fn a_pattern_has_a_wildcard_for_whole_labels_only() {
-        for text in ["", "*example.com", "a.*.com", "*.", "a b"] {
+        let written_with_more =
+            ["a.example:80", "a.example:", "a@b.example", "a/b", "*.a.example:80", "[::1]:80"];
+        for text in
+            ["", "*example.com", "a.*.com", "*.", "*..", ".", "a b"].into_iter().chain(written_with_more)
+        {
             assert_eq!(text.parse::<HostPattern>(), Err(HostPatternError), "{text}");
         }
-        assert_eq!("*.Example.com".parse::<HostPattern>().unwrap().to_string(), "*.example.com");
+        for (text, pattern) in [
+            ("*.Example.com.", "*.example.com"),
+            ("Example.com.", "example.com"),
+            ("*", "*"),
+            ("[0::1]", "::1"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(text.parse::<HostPattern>().unwrap().to_string(), pattern);
+        }
     }
 }

@@ -159,10 +159,12 @@ fn set_common(
     if let Some(decision) = decision(common.metadata.as_ref()) {
         set_decision(attributes, decision);
     }
-    let host = match common.upstream_cluster.split('|').nth(3).filter(|host| !host.is_empty()) {
-        Some(host) => service_host(host),
-        None => service_host(authority),
+    let authority = match common.upstream_cluster.split('|').nth(3).filter(|host| !host.is_empty()) {
+        Some(host) => host,
+        None => authority,
     };
+    // A check of an invalid host fails; its entry has the host as it was sent.
+    let host = service_host(authority).unwrap_or_else(|_| authority.to_ascii_lowercase());
     attributes.set_text("destination.service.host", &host);
     set_sender(attributes, sender, if is_outbound { SOURCE } else { DESTINATION });
     set_peers(attributes, &common.filter_state_objects);

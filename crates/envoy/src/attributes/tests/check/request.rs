@@ -291,3 +291,54 @@ fn the_server_name_is_that_of_the_tls_session() {
     let connection = AttributeContext { tls_session: session, ..AttributeContext::default() };
     assert_has(&connection, &[("destination.service.host", "a.example.com".into())], &[]);
 }
+
+#[test]
+fn white_space_around_values_is_not_part_of_them() {
+    let spelled = HttpRequest {
+        method: "GET ".to_owned(),
+        host: "\tclosed.example ".to_owned(),
+        path: " /admin\t".to_owned(),
+        headers: texts(&[
+            ("x-user", " guest\t "),
+            ("user-agent", "a b "),
+            ("x-empty", " "),
+            ("x-api-key", "\tkey"),
+        ]),
+        ..HttpRequest::default()
+    };
+    let plain = HttpRequest {
+        method: "GET".to_owned(),
+        host: "closed.example".to_owned(),
+        path: "/admin".to_owned(),
+        headers: texts(&[("x-user", "guest"), ("user-agent", "a b"), ("x-empty", ""), ("x-api-key", "key")]),
+        ..HttpRequest::default()
+    };
+    // All of them, because the key in the cache is made of them.
+    assert_eq!(attributes(&http(spelled)), attributes(&http(plain)));
+    let header = |value: &str| HeaderValue {
+        key: "x-user".to_owned(),
+        raw_value: value.into(),
+        ..HeaderValue::default()
+    };
+    let raw = |headers: Vec<HeaderValue>| HttpRequest {
+        header_map: Some(HeaderMap { headers }),
+        ..HttpRequest::default()
+    };
+    let spelled = raw(vec![header(" guest"), header("other\t")]);
+    assert_eq!(attributes(&http(spelled)), attributes(&http(raw(vec![header("guest"), header("other")]))));
+    // Other white space is part of a value.
+    let value = attributes(&http(with_headers(&[("x-user", "\u{a0}guest")])))["request.headers"].to_string();
+    assert!(value.contains("\u{a0}guest"), "{value}");
+}
+
+#[test]
+fn a_request_of_an_invalid_host_has_no_attributes() {
+    for host in ["closed.example:x", "closed.example:80:80", "a@closed.example"] {
+        let context = http(HttpRequest { host: host.to_owned(), ..HttpRequest::default() });
+        let error = mapped(&context, &MappingOptions::default()).unwrap_err();
+        assert_eq!(error.to_string(), format!("the host \"{host}\" is not valid; write HOST or HOST:PORT"));
+    }
+    let session = Some(TlsSession { sni: "closed.example:x".to_owned() });
+    let connection = AttributeContext { tls_session: session, ..AttributeContext::default() };
+    mapped(&connection, &MappingOptions::default()).unwrap_err();
+}
