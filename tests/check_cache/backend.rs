@@ -46,7 +46,7 @@ pub(crate) struct Script {
     /// The handlers that deny everything.
     denying: Mutex<BTreeSet<&'static str>>,
     /// Uses of an answer; unlimited by default.
-    pub(crate) uses: Mutex<Option<i32>>,
+    pub(crate) uses: Mutex<BTreeMap<&'static str, i32>>,
     /// The validity of an answer; by default as many seconds as its value has bytes.
     pub(crate) seconds: Mutex<Option<i64>>,
     pub(crate) delay: Mutex<Duration>,
@@ -185,7 +185,7 @@ impl HandlerBackend for Backend {
             let result = CheckResult {
                 status: Some(RpcStatus { code: code as i32, message: value, details: Vec::new() }),
                 valid_duration: Some(prost_types::Duration { seconds, nanos: 0 }),
-                valid_use_count: script.uses.lock().unwrap().unwrap_or(-1),
+                valid_use_count: script.uses.lock().unwrap().get(&*self.handler).copied().unwrap_or(-1),
             };
             Ok(result.encode_to_vec().into())
         })

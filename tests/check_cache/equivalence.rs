@@ -176,8 +176,10 @@ proptest! {
         runtime.block_on(async {
             let cached = Subject::cached(RULES).await;
             let uncached = Subject::start(RULES, BuildOptions::default()).await;
-            *cached.script.uses.lock().unwrap() = uses;
-            *uncached.script.uses.lock().unwrap() = uses;
+            for subject in [&cached, &uncached] {
+                let uses = ["h", "other"].iter().filter_map(|handler| Some((*handler, uses?)));
+                subject.script.uses.lock().unwrap().extend(uses);
+            }
             for (request, pause) in requests.iter().zip(&pauses) {
                 advance(Duration::from_secs(*pause)).await;
                 assert_equal(cached.check(request).await, uncached.check(request).await, request);

@@ -65,11 +65,45 @@ async fn the_validity_of_an_answer_counts_from_the_start_of_its_evaluation() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_used_as_often_as_the_adapter_allows() {
     let subject = Subject::cached(&rule("")).await;
-    *subject.script.uses.lock().unwrap() = Some(3);
+    subject.script.uses.lock().unwrap().insert("h", 3);
     for _ in 0..6 {
         subject.check(&path("/path")).await.unwrap();
     }
     assert_eq!(subject.script.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unlimited_uses_of_one_adapter_do_not_lift_the_limit_of_another() {
+    let two = rule("").replace(
+        "{handler: h, instances: [path]}",
+        "{handler: h, instances: [path]}, {handler: other, instances: [path]}",
+    );
+    for (uses, evaluations) in
+        [([-1, 3], 2), ([3, -1], 2), ([-5, 3], 2), ([4, 3], 2), ([-1, 0], 6), ([0, -1], 6), ([-1, -1], 1)]
+    {
+        let subject = Subject::cached(&two).await;
+        subject.script.uses.lock().unwrap().extend([("h", uses[0]), ("other", uses[1])]);
+        for _ in 0..6 {
+            let answer = subject.check(&path("/path")).await.unwrap();
+            // As in Mixer.
+            assert_eq!(answer.valid_use_count < 0, uses.iter().any(|uses| *uses < 0), "{uses:?}");
+        }
+        assert_eq!(subject.script.calls(), evaluations * 2, "{uses:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_duration_is_not_cached_whatever_its_uses() {
+    let subject = Subject::cached(&rule("")).await;
+    *subject.script.seconds.lock().unwrap() = Some(0);
+    for uses in [-1, 3] {
+        subject.script.uses.lock().unwrap().insert("h", uses);
+        let calls = subject.script.calls();
+        for _ in 0..3 {
+            subject.check(&path("/path")).await.unwrap();
+        }
+        assert_eq!(subject.script.calls(), calls + 3, "{uses}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ mod bad_input;
 mod bootstrap;
 mod checks;
 mod connections;
+mod denials;
 mod failures;
 mod limits;
 mod logs;

@@ -2,7 +2,10 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective};
+use crate::{
+    dispatch::FailureTexts,
+    proto::istio::mixer::v1::{HeaderOperation, RouteDirective},
+};
 use mixer_adapter_core::proto::Status;
 
 /// The merged answer to a check.
@@ -12,8 +15,11 @@ pub struct CheckAnswer {
     pub status: Status,
     /// The duration for which the answer may be cached.
     pub valid_duration: prost_types::Duration,
-    /// The number of requests for which the answer may be used.
+    /// The number of requests for which a client of the Mixer API may use the answer, merged as in Mixer: any negative number of
+    /// an adapter, which means unlimited, takes precedence.
     pub valid_use_count: i32,
+    /// The number of requests for which all adapters allow the answer; `None` if it is unlimited.
+    pub max_uses: Option<i32>,
     /// Header operations, or a direct response instead of the service's.
     pub directive: Option<RouteDirective>,
     /// The origin of the answer to a [strict](crate::dispatch::Request::strict) request.
@@ -30,6 +36,8 @@ pub struct AnswerDetails {
     /// The dimensions of quotas that apply to the request, of those with
     /// [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
     pub dimensions: Vec<QuotaDimensions>,
+    /// The failures of other parts of a denied request. Such an answer is not cached.
+    pub failures: FailureTexts,
 }
 
 impl AnswerDetails {

@@ -111,6 +111,16 @@ impl OnFailure {
     }
 }
 
+impl FailureEffect {
+    /// Returns the text of a failure that is not ignored.
+    pub(crate) fn into_text(self) -> Option<String> {
+        match self {
+            Self::Fatal(text) | Self::Deny(text) => Some(text),
+            Self::Ignore => None,
+        }
+    }
+}
+
 /// Returns the texts of fatal failures.
 pub(crate) fn fatal(failures: &[FailureEffect]) -> Vec<String> {
     let texts = failures.iter().filter_map(|failure| match failure {

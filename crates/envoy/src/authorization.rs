@@ -46,15 +46,9 @@ impl Services {
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,
             Decision::Deny(..) => CheckOutcome::Denied,
-            Decision::Fail(reason) => {
-                static LIMIT: LogLimit = LogLimit::new();
-                if let Some(suppressed) = LIMIT.admit() {
-                    let (peer, error) = (log_text(caller.peer_name()), log_text(reason));
-                    tracing::warn!(decision_id, peer, error, suppressed, "a request could not be checked");
-                }
-                CheckOutcome::Failed
-            }
+            Decision::Fail(_) => CheckOutcome::Failed,
         };
+        log_failures(&decision_id, &caller, &decision, &origin.details);
         let outcome_name = CheckOutcome::NAMES[outcome as usize];
         tracing::debug!(decision_id, outcome = outcome_name, rules = ?origin.details.rules, "a request was checked");
         if let Some(logged) = logged {
@@ -122,6 +116,22 @@ impl Services {
                 Decision::Fail(error.to_string())
             }
         }
+    }
+}
+
+/// Logs why a request could not be checked, or what else failed while an adapter denied it.
+fn log_failures(decision_id: &str, caller: &Caller, decision: &Decision, details: &AnswerDetails) {
+    static LIMIT: LogLimit = LogLimit::new();
+    let (event, error) = match decision {
+        Decision::Fail(reason) => ("a request could not be checked", log_text(reason)),
+        Decision::Deny(..) if !details.failures.is_empty() => {
+            ("a part of the check of a denied request failed", log_text(&details.failures))
+        }
+        Decision::Allow(_) | Decision::Deny(..) => return,
+    };
+    if let Some(suppressed) = LIMIT.admit() {
+        let peer = log_text(caller.peer_name());
+        tracing::warn!(decision_id, peer, error, suppressed, "{event}");
     }
 }
 

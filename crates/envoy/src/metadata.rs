@@ -34,6 +34,9 @@ pub(crate) fn decision_metadata(
             metadata.number("code", f64::from(code));
             metadata.text("message", message);
         }
+        if !details.failures.is_empty() {
+            metadata.text("failures", &details.failures.to_string());
+        }
         if !principal.is_empty() {
             metadata.text("source_principal", principal);
         }

@@ -75,8 +75,8 @@ impl CachedAnswer {
         let Evaluated { answer, references, stale_if_error, cost } = evaluated;
         let valid_for = Duration::try_from(answer.valid_duration).unwrap_or_default();
         // The request that is being answered is the first use.
-        let uses = i64::from(answer.valid_use_count) - 1;
-        if uses == 0 || answer.valid_use_count == 0 {
+        let uses = answer.max_uses.map(|uses| i64::from(uses) - 1);
+        if uses.is_some_and(|uses| uses <= 0) {
             return None;
         }
         let expires = now.checked_add(valid_for.checked_sub(cost.took).filter(|left| !left.is_zero())?)?;
@@ -92,7 +92,7 @@ impl CachedAnswer {
             expires,
             stale_until,
             is_stale: false,
-            uses: (answer.valid_use_count > 0).then(|| Arc::new(AtomicI64::new(uses))),
+            uses: uses.map(|uses| Arc::new(AtomicI64::new(uses))),
             cost,
         })
     }
@@ -115,7 +115,9 @@ impl CachedAnswer {
             if before <= 0 {
                 return None;
             }
-            answer.valid_use_count = i32::try_from(before).unwrap_or(i32::MAX);
+            if answer.valid_use_count >= 0 {
+                answer.valid_use_count = i32::try_from(before).unwrap_or(i32::MAX);
+            }
         }
         answer.valid_duration = prost_types::Duration::try_from(key.valid_for).unwrap_or_default();
         Some(Found { answer, references: self.references.clone(), key, is_stale: self.is_stale })

@@ -18,6 +18,7 @@ fn answer(seconds: i64, uses: i32) -> CheckAnswer {
         status: Status::default(),
         valid_duration: prost_types::Duration { seconds, nanos: 0 },
         valid_use_count: uses,
+        max_uses: (uses >= 0).then_some(uses),
         directive: None,
         details: Arc::default(),
     }

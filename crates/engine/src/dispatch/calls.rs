@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
 use super::{Request, plan::PlannedCall};
@@ -23,22 +24,30 @@ pub(super) struct CompletedCall<'s> {
 }
 
 /// Calls handlers concurrently, and passes on each call as it completes: completed calls are known even if this is dropped.
+/// `completed` can return when to cancel the other calls; returns how many were.
 pub(super) async fn for_each_call<'s>(
     planned: Vec<PlannedCall<'s>>,
     quota: Option<QuotaParams<'_>>,
     caller: &Caller,
-    mut completed: impl FnMut(CompletedCall<'s>),
-) {
+    mut completed: impl FnMut(CompletedCall<'s>) -> Option<Instant>,
+) -> usize {
     if planned.len() <= 1 {
         for planned in planned {
             completed(call(planned, quota, caller).await);
         }
-        return;
+        return 0;
     }
     let mut calls: FuturesUnordered<_> =
         planned.into_iter().map(|planned| call(planned, quota, caller)).collect();
-    while let Some(call) = calls.next().await {
-        completed(call);
+    let mut end = None;
+    loop {
+        let next = match end {
+            Some(end) => timeout_at(end, calls.next()).await.ok().flatten(),
+            None => calls.next().await,
+        };
+        let Some(call) = next else { return calls.len() };
+        let wanted = completed(call);
+        end = end.or(wanted);
     }
 }
 
@@ -49,7 +58,11 @@ pub(super) async fn call_all<'s>(
     caller: &Caller,
 ) -> Vec<CompletedCall<'s>> {
     let mut calls = Vec::with_capacity(planned.len());
-    for_each_call(planned, quota, caller, |call| calls.push(call)).await;
+    for_each_call(planned, quota, caller, |call| {
+        calls.push(call);
+        None
+    })
+    .await;
     calls
 }
 
@@ -110,6 +123,12 @@ impl Request<'_> {
         };
         self.evaluation.call_failed(status.code());
         policy.of_call(|| failure_text(handler, status))
+    }
+
+    /// Returns the failure of calls that were cancelled.
+    pub(super) fn cancelled(&mut self, calls: usize) -> FailureEffect {
+        self.evaluation.call_failed(Code::DeadlineExceeded);
+        self.policy.timeout.of_call(|| format!("{calls} calls of adapters did not end in time"))
     }
 
     /// Adds the details of an adapter's error to those that the request's status has if it fails or is denied for it.

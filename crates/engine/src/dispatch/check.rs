@@ -2,10 +2,11 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message as _;
+use tokio::time::Instant;
 
 use super::{
     DispatchError, FailureTexts, Request,
-    calls::{CompletedCall, call_all},
+    calls::{CompletedCall, for_each_call},
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
     plan::{Conditions, PlannedCall},
 };
@@ -15,6 +16,10 @@ use crate::{
     trace::{Phase, Step, Trace},
 };
 use mixer_adapter_core::{proto::CheckResult, template::Variety};
+
+/// How long other calls may take after a denial behind Envoy: a quarter of its default timeout, which also limits each try of a call
+/// whose deadline is later.
+const DENIAL_GRACE: Duration = Duration::from_millis(50);
 
 /// The result of a check with output, for any template.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -41,43 +46,26 @@ impl<'s> Request<'s> {
         for conditions in &mut conditions {
             planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call))?;
         }
-        let mut failures = planner.failures;
-
+        let mut results = Results { failures: planner.failures, ..Results::default() };
         let (operating, operations) = snapshot.checks.with_operations(&self.namespace);
         self.evaluation.add_calls(planned.len());
-        let mut outputs: Vec<Option<Bytes>> = Vec::new();
         if !operations.operations.is_empty() {
-            outputs.resize(operations.entries, None);
+            results.outputs.resize(operations.entries, None);
         }
-        let mut merged = MergedResult::default();
         let mut details = AnswerDetails::default();
-        let mut denying = Vec::new();
         if self.names_rules {
             for call in &planned {
                 details.add_rule(&call.group.rule);
             }
         }
-        for answered in call_all(planned, None, &self.caller).await {
-            match self.take(&answered) {
-                Ok((result, output)) => {
-                    let is_denied = result.status.as_ref().is_some_and(|status| status.code != 0);
-                    merged.add(answered.denial_name(), result);
-                    let planned = answered.planned;
-                    if is_denied {
-                        self.evaluation.denied = true;
-                        planned.group.counts.add_denial();
-                        denying.push(planned.group.rule.clone());
-                    }
-                    if planned.rules == operating
-                        && let Some(place) = outputs.get_mut(planned.entry.index)
-                    {
-                        *place = output;
-                    }
-                }
-                Err(failure) => failures.push(failure),
-            }
+        let caller = self.caller.clone();
+        let completed = |call: CompletedCall<'s>| self.collect(&call, operating, &mut results);
+        let cancelled = for_each_call(planned, None, &caller, completed).await;
+        if cancelled > 0 {
+            results.failures.push(self.cancelled(cancelled));
         }
-        self.fail(&mut merged, failures)?;
+        let Results { mut merged, outputs, denying, failures } = results;
+        let hidden = self.fail(&mut merged, failures)?;
         if !merged.is_denied()
             && let Some(conditions) = conditions.get_mut(operating)
         {
@@ -92,12 +80,48 @@ impl<'s> Request<'s> {
             merged.limit_validity();
         }
         match merged.is_denied() {
-            true if self.names_rules => details = AnswerDetails::of_denial(denying),
+            true if self.names_rules => details = AnswerDetails::of_denial(denying, hidden),
             false if self.is_strict => details.dimensions = self.quota_dimensions()?,
             _ => {}
         }
         self.omitted_details += merged.limit_details();
         Ok(finish(merged, details, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
+    }
+
+    /// Adds a completed call to the results. After a denial behind Envoy, returns when to cancel the other calls: Envoy may allow
+    /// a request whose answer is late.
+    fn collect(
+        &mut self,
+        call: &CompletedCall<'_>,
+        operating: usize,
+        results: &mut Results,
+    ) -> Option<Instant> {
+        let (result, output) = match self.take(call) {
+            Ok(taken) => taken,
+            Err(failure) => {
+                results.failures.push(failure);
+                return None;
+            }
+        };
+        let is_denied = result.status.as_ref().is_some_and(|status| status.code != 0);
+        results.merged.add(call.denial_name(), result);
+        let planned = &call.planned;
+        if planned.rules == operating
+            && let Some(place) = results.outputs.get_mut(planned.entry.index)
+        {
+            *place = output;
+        }
+        if !is_denied {
+            return None;
+        }
+        self.evaluation.denied = true;
+        planned.group.counts.add_denial();
+        results.denying.push(planned.group.rule.clone());
+        self.is_strict.then(|| {
+            let now = Instant::now();
+            let left = self.caller.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+            now + left.map_or(DENIAL_GRACE, |left| left.min(DENIAL_GRACE))
+        })
     }
 
     /// Returns the adapter's result or its failure.
@@ -125,10 +149,19 @@ impl<'s> Request<'s> {
         })
     }
 
-    /// Applies the failure policy.
-    fn fail(&mut self, merged: &mut MergedResult, failures: Vec<FailureEffect>) -> Result<(), DispatchError> {
-        let fatal = fatal(&failures);
+    /// Applies the failure policy. Behind Envoy an adapter's denial takes precedence: Envoy may allow requests that could not be
+    /// checked. Returns the failures that the answer then hides.
+    fn fail(
+        &mut self,
+        merged: &mut MergedResult,
+        failures: Vec<FailureEffect>,
+    ) -> Result<FailureTexts, DispatchError> {
         let details = std::mem::take(&mut self.failure_details);
+        if self.is_strict && merged.is_denied() {
+            self.has_ignored_failure |= !failures.is_empty();
+            return Ok(failures.into_iter().filter_map(FailureEffect::into_text).collect());
+        }
+        let fatal = fatal(&failures);
         if !fatal.is_empty() {
             return Err(DispatchError::from(FailureTexts::from_iter(fatal)).with_details(details));
         }
@@ -140,8 +173,19 @@ impl<'s> Request<'s> {
                 FailureEffect::Fatal(_) => {}
             }
         }
-        Ok(())
+        Ok(FailureTexts::default())
     }
+}
+
+/// The results of calls, in the order of completion.
+#[derive(Default)]
+struct Results {
+    merged: MergedResult,
+    /// By index of the entry, of the rules whose header operations apply.
+    outputs: Vec<Option<Bytes>>,
+    /// The rules whose adapters denied the request.
+    denying: Vec<Arc<str>>,
+    failures: Vec<FailureEffect>,
 }
 
 fn finish(
@@ -153,6 +197,7 @@ fn finish(
     if merged.has_no_validity() {
         merged.valid_duration = DEFAULT_DURATION;
         merged.valid_use_count = DEFAULT_USES;
+        merged.max_uses = Some(DEFAULT_USES);
     }
     merged.limit_duration(max_age);
     if let Some(trace) = trace {
@@ -161,6 +206,7 @@ fn finish(
     CheckAnswer {
         valid_duration: merged.valid_duration,
         valid_use_count: merged.valid_use_count,
+        max_uses: merged.max_uses,
         directive: merged.directive.take(),
         status: merged.into_status(),
         details: Arc::new(details),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::{
-    Request,
+    FailureTexts, Request,
     plan::{Conditions, PlannedCall},
 };
 use crate::{
@@ -18,10 +18,10 @@ use crate::{
 use mixer_adapter_core::template::quota;
 
 impl AnswerDetails {
-    pub(super) fn of_denial(mut rules: Vec<Arc<str>>) -> Self {
+    pub(super) fn of_denial(mut rules: Vec<Arc<str>>, failures: FailureTexts) -> Self {
         rules.sort_unstable();
         rules.dedup();
-        Self { rules, ..Self::default() }
+        Self { rules, failures, ..Self::default() }
     }
 
     pub(super) fn add_rule(&mut self, rule: &Arc<str>) {

@@ -23,6 +23,8 @@ const FAILED_USES: i32 = 10;
 pub(super) struct MergedResult {
     pub(super) valid_duration: prost_types::Duration,
     pub(super) valid_use_count: i32,
+    /// The lowest number of uses; `None` if it is unlimited.
+    pub(super) max_uses: Option<i32>,
     denied: bool,
     code: i32,
     messages: Vec<String>,
@@ -36,14 +38,18 @@ impl MergedResult {
     pub(super) fn add(&mut self, handler: &str, result: CheckResult) {
         let status = result.status.unwrap_or_default();
         let duration = result.valid_duration.unwrap_or_default();
+        let max_uses = (result.valid_use_count >= 0).then_some(result.valid_use_count);
         if self.has_no_validity() {
             self.valid_duration = duration;
             self.valid_use_count = result.valid_use_count;
+            self.max_uses = max_uses;
         } else {
             if nanos(&duration) < nanos(&self.valid_duration) {
                 self.valid_duration = duration;
             }
+            // A negative count is the lowest to Mixer, although it means unlimited.
             self.valid_use_count = self.valid_use_count.min(result.valid_use_count);
+            self.max_uses = self.max_uses.into_iter().chain(max_uses).min();
         }
         if status.code != 0 {
             if !self.denied {

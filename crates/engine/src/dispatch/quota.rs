@@ -97,6 +97,7 @@ impl<'s> Request<'s> {
                 taken(TakenAmount::new(&mut call.planned, params, granted));
             }
             answers.push((call, result));
+            None
         })
         .await;
         let mut grants = Vec::new();

@@ -16,6 +16,7 @@ fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> dispat
         status: RpcStatus { code, message: message.to_owned(), details: Vec::new() },
         valid_duration: prost_types::Duration::default(),
         valid_use_count: 0,
+        max_uses: None,
         directive,
         details: Arc::new(AnswerDetails { rules: vec!["r1.rule.shop".into()], ..AnswerDetails::default() }),
     }

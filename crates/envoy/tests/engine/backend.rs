@@ -12,13 +12,16 @@ use bytes::Bytes;
 use mixer_adapter_config::{ConfigSet, ValidationError, parse};
 use mixer_adapter_core::{
     framework::dynamic::DynamicTemplate,
-    proto::{QuotaRequest, QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
+    proto::{
+        CheckResult, QuotaRequest, QuotaResult, Status as DeniedStatus,
+        istio::mixer::adapter::model::v1beta1::quota_result,
+    },
     template::STANDARD,
 };
 use mixer_adapter_engine::{
     HandlerBackend, Mixer, Snapshot,
     build::{BoxBackend, BuildOptions, Connect, HandlerSpec, SnapshotBuilder},
-    dispatch::Caller,
+    dispatch::{Caller, FailurePolicy},
 };
 use mixer_adapter_host::{
     Host,
@@ -104,11 +107,12 @@ struct ReportCall {
     instances: Vec<Vec<u8>>,
 }
 
-/// The backend of a handler, which fails if its name begins with `broken`.
+/// The backend of a handler, which fails if its name begins with `broken`, and denies at once if it begins with `denying`.
 #[derive(Clone)]
 struct Backend {
     script: Arc<Script>,
     is_broken: bool,
+    is_denying: bool,
     /// `None` for what connects handlers.
     _open: Option<Arc<()>>,
 }
@@ -120,7 +124,9 @@ impl Connect for Backend {
     ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         let script = self.script.clone();
         let _open = Some(script.open.clone());
-        let backend = Self { is_broken: spec.name.name().starts_with("broken"), script, _open };
+        let name = spec.name.name();
+        let (is_broken, is_denying) = (name.starts_with("broken"), name.starts_with("denying"));
+        let backend = Self { script, is_broken, is_denying, _open };
         Box::pin(std::future::ready(Ok(Box::new(backend) as BoxBackend)))
     }
 }
@@ -136,6 +142,11 @@ impl HandlerBackend for Backend {
             let script = &*self.script;
             if self.is_broken {
                 return Err(Status::unavailable("broken"));
+            }
+            if self.is_denying {
+                let status =
+                    Some(DeniedStatus { code: 7, message: "closed".to_owned(), details: Vec::new() });
+                return Ok(CheckResult { status, ..CheckResult::default() }.encode_to_vec().into());
             }
             if template.name() != "quota" {
                 script.pass(template.name(), caller).await?;
@@ -162,11 +173,11 @@ impl HandlerBackend for Backend {
     }
 }
 
-/// The adapter and its handlers: `h`, and `broken`, which fails.
+/// The adapter and its handlers: `h`; `broken`, which fails; and `denying`.
 const HANDLER: &str = r#"
 kind: adapter
 metadata: {name: scripted, namespace: istio-system}
-spec: {templates: [quota, logentry, kubernetes]}
+spec: {templates: [quota, logentry, kubernetes, checknothing, listentry]}
 ---
 kind: handler
 metadata: {name: h, namespace: istio-system}
@@ -175,6 +186,10 @@ spec: {adapter: scripted, connection: {address: "scripted:1"}}
 kind: handler
 metadata: {name: broken, namespace: istio-system}
 spec: {adapter: scripted, connection: {address: "scripted:2"}}
+---
+kind: handler
+metadata: {name: denying, namespace: istio-system}
+spec: {adapter: scripted, connection: {address: "scripted:3"}}
 "#;
 
 /// Returns an engine with rules for the handlers `h` and `broken`, and the script of its adapter.
@@ -186,6 +201,11 @@ pub(crate) async fn engine(rules: &str) -> (Arc<Mixer>, Arc<Script>) {
 
 /// Returns a configuration with rules, which shares no handler with another one.
 pub(crate) async fn snapshot(rules: &str, script: &Arc<Script>) -> Snapshot {
+    snapshot_with(rules, script, FailurePolicy::default()).await
+}
+
+/// Returns a configuration with rules and a failure policy.
+pub(crate) async fn snapshot_with(rules: &str, script: &Arc<Script>, policy: FailurePolicy) -> Snapshot {
     let runtime = Handle::current();
     let adapters = Adapters::builder(runtime.clone()).build().unwrap();
     let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
@@ -198,7 +218,9 @@ pub(crate) async fn snapshot(rules: &str, script: &Arc<Script>) -> Snapshot {
     resources.extend(parse(&common, "common.yaml", "istio-system").resources);
     let (set, faults) = ConfigSet::of(resources);
     let builder = SnapshotBuilder::new(&set, faults, &host);
-    let connect = Backend { script: script.clone(), is_broken: false, _open: None };
-    let built = builder.build(None, &connect, &BuildOptions::default()).await;
+    let connect = Backend { script: script.clone(), is_broken: false, is_denying: false, _open: None };
+    let mut options = BuildOptions::default();
+    options.policy = policy;
+    let built = builder.build(None, &connect, &options).await;
     built.unwrap_or_else(|faults| panic!("{faults:?}")).0
 }

@@ -3,4 +3,5 @@
 
 mod access_logs;
 mod backend;
+mod denials;
 mod rate_limits;
