@@ -1,8 +1,8 @@
 //! Requests that one rule denies while another part of their check fails.
 
-use std::{
-    sync::mpsc::{Receiver, channel},
-    sync::{Arc, Mutex},
+use std::sync::{
+    Arc, Mutex,
+    mpsc::{SyncSender, sync_channel},
 };
 
 use crate::{
@@ -47,9 +47,9 @@ spec: {actions: [{handler: late, instances: [path]}]}
 "#;
 
 /// An adapter that does not answer while the other end of the channel exists.
-fn silent() -> (Recorder, std::sync::mpsc::Sender<()>) {
-    let (open, closed) = channel();
-    let closed: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(closed));
+fn silent() -> (Recorder, SyncSender<()>) {
+    let (open, closed) = sync_channel::<()>(1);
+    let closed = Arc::new(Mutex::new(closed));
     let recorder = Recorder::start(move |_| {
         let _ = closed.lock().unwrap().recv();
         Err((14, "closed"))
