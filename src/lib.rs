@@ -11,6 +11,6 @@ pub mod testing;
 
 pub use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Grant, Handle, LimitState, QuotaRequest, adapter, declare_template,
-    include_proto, metrics, proto, template, value,
+    include_proto, metrics, proto, retention, template, value,
 };
 pub use {anyhow, prost, prost_types, tonic};

@@ -206,6 +206,41 @@ fn a_denial_has_the_status_the_body_the_headers_and_the_cookies_of_the_adapter()
     assert_eq!(mesh.get("/open", &[]).status, 200);
 }
 
+/// The rules for the handlers in the documentation of denier.
+const RESPONSES: &str = r#"
+---
+kind: instance
+metadata: {name: nothing, namespace: istio-system}
+spec: {compiledTemplate: checknothing, params: {}}
+---
+kind: rule
+metadata: {name: moved, namespace: istio-system}
+spec: {match: request.url_path == "/moved", actions: [{handler: moved, instances: [nothing]}]}
+---
+kind: rule
+metadata: {name: teapot, namespace: istio-system}
+spec: {match: request.url_path == "/teapot", actions: [{handler: teapot, instances: [nothing]}]}
+"#;
+
+#[test]
+fn a_denier_redirects_or_answers_with_a_body() {
+    if !is_there() {
+        return;
+    }
+    let readme = include_str!("../../denier/README.md");
+    let handlers = readme.split("```yaml\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let handlers = handlers.collect::<Vec<_>>().join("---\n");
+    let mesh = Mesh::start(&format!("{handlers}{RESPONSES}"), &[], &[]);
+    let moved = mesh.get("/moved", &[]);
+    assert_eq!((moved.status, moved.header("location")), (302, Some("https://new.example.com/")));
+    let teapot = mesh.get("/teapot", &[]);
+    assert_eq!((teapot.status, &*teapot.body), (418, r#"{"error": "teapot"}"#));
+    assert_eq!(teapot.header("content-type"), Some("application/json"));
+    let details = mesh.get("/teapot", &["content-type: application/grpc"]);
+    assert!(details.header("grpc-status-details-bin").is_some(), "{details:?}");
+    assert_eq!(mesh.get("/", &[]).status, 200);
+}
+
 /// Denies bodies on a list.
 const BODIES: &str = r#"
 kind: handler

@@ -1,15 +1,18 @@
 //! Configuration messages in which scalar fields have presence, so that an explicit zero differs from an absent field.
 
 use prost::Message as _;
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FileDescriptor, MessageDescriptor, ReflectMessage as _, Value,
+};
 use prost_types::{
-    FileDescriptorSet,
+    FileDescriptorProto, FileDescriptorSet,
     field_descriptor_proto::{Label, Type},
 };
 
-use super::dynamic::DescriptorError;
+use super::dynamic::{DescriptorError, known_file};
 
-/// Reads a descriptor set and makes every plain scalar field `optional`.
+/// Reads a descriptor set and makes every plain scalar field `optional`. If a field can have any message, those that are details of
+/// statuses are added.
 ///
 /// The set that a real Mixer receives has no `optional` fields, because its parser does not know them; Mixer itself writes
 /// zeros (docs/behaviour/adapter-calls.md#encoding-of-requests). Otherwise the encoding is unchanged.
@@ -25,7 +28,28 @@ pub fn pool_with_optional_fields(set: &[u8]) -> Result<DescriptorPool, Descripto
     for file in messages(&mut set, "file").filter(is_proto3) {
         messages(file, "message_type").for_each(make_optional);
     }
-    Ok(DescriptorPool::decode(&*set.encode_to_vec())?)
+    let pool = DescriptorPool::decode(&*set.encode_to_vec())?;
+    Ok(with_details(&pool).unwrap_or(pool))
+}
+
+/// The files with messages that are details of statuses.
+const DETAILS: [&str; 2] = ["policy/v1beta1/http_response.proto", "google/rpc/error_details.proto"];
+
+/// Adds the messages of [`DETAILS`] and their imports. `None` if no field can have them, or if the pool has others of their names.
+fn with_details(pool: &DescriptorPool) -> Option<DescriptorPool> {
+    pool.get_message_by_name("google.protobuf.Any")?;
+    let mut pool = pool.clone();
+    let mut missing: Vec<FileDescriptorProto> = Vec::new();
+    let mut wanted: Vec<FileDescriptor> = DETAILS.iter().filter_map(|name| known_file(name)).collect();
+    while let Some(file) = wanted.pop() {
+        let is_missing = pool.get_file_by_name(file.name()).is_none();
+        if is_missing && !missing.contains(file.file_descriptor_proto()) {
+            wanted.extend(file.dependencies());
+            missing.push(file.file_descriptor_proto().clone());
+        }
+    }
+    pool.add_file_descriptor_protos(missing).ok()?;
+    Some(pool)
 }
 
 /// Returns a message with every plain scalar field made `optional`, as by [`pool_with_optional_fields`].
@@ -86,4 +110,40 @@ fn is_plain_scalar(field: &DynamicMessage) -> bool {
 fn messages<'a>(parent: &'a mut DynamicMessage, field: &str) -> impl Iterator<Item = &'a mut DynamicMessage> {
     let list = parent.get_field_by_name_mut(field).and_then(Value::as_list_mut);
     list.into_iter().flatten().filter_map(Value::as_message_mut)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_with_any_know_the_details_of_statuses() {
+        let set = |names: &[&str]| {
+            let file = names.iter().map(|name| known_file(name).unwrap().file_descriptor_proto().clone());
+            FileDescriptorSet { file: file.collect() }.encode_to_vec()
+        };
+        let details =
+            ["istio.policy.v1beta1.DirectHttpResponse", "google.rpc.ErrorInfo", "google.rpc.RetryInfo"];
+        let status = ["google/protobuf/any.proto", "google/rpc/status.proto"];
+        let pool = pool_with_optional_fields(&set(&status)).unwrap();
+        for name in details {
+            assert!(pool.get_message_by_name(name).is_some(), "{name}");
+        }
+        let without = pool_with_optional_fields(&set(&["google/protobuf/duration.proto"])).unwrap();
+        assert!(details.iter().all(|name| without.get_message_by_name(name).is_none()));
+
+        // An adapter can have messages of the same names.
+        let mut own = FileDescriptorSet::decode(&*set(&["google/rpc/error_details.proto"])).unwrap();
+        own.file[0].name = Some("own.proto".to_owned());
+        let others = FileDescriptorSet::decode(&*set(&[
+            "google/protobuf/any.proto",
+            "google/protobuf/duration.proto",
+        ]))
+        .unwrap();
+        own.file.extend(others.file);
+        let pool = pool_with_optional_fields(&own.encode_to_vec()).unwrap();
+        let info = pool.get_message_by_name("google.rpc.ErrorInfo").unwrap();
+        assert_eq!(info.parent_file().name(), "own.proto");
+    }
 }

@@ -55,6 +55,12 @@ struct Set {
 static KNOWN: LazyLock<Option<DescriptorPool>> =
     LazyLock::new(|| DescriptorPool::decode(crate::proto::DESCRIPTORS).ok());
 
+/// Returns a file of Istio or Google.
+pub(in crate::framework) fn known_file(name: &str) -> Option<FileDescriptor> {
+    let known = KNOWN.as_ref().and_then(|known| known.get_file_by_name(name));
+    known.or_else(|| DescriptorPool::global().get_file_by_name(name))
+}
+
 impl DescriptorSet {
     /// Decodes a set.
     pub fn decode(set: impl Into<Bytes>) -> Result<Self, DescriptorError> {
@@ -128,8 +134,7 @@ fn missing_imports(files: &[File]) -> Vec<Bytes> {
         if !present.insert(import.clone()) {
             continue;
         }
-        let known = KNOWN.as_ref().and_then(|known| known.get_file_by_name(&import));
-        match known.or_else(|| DescriptorPool::global().get_file_by_name(&import)) {
+        match known_file(&import) {
             Some(file) => {
                 imports.extend(file.dependencies().map(|import| import.name().to_owned()));
                 missing.push(file.encode_to_vec().into());

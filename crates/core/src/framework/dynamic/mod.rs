@@ -11,6 +11,7 @@ use http::uri::PathAndQuery;
 use prost_reflect::{FileDescriptor, MessageDescriptor};
 
 pub use descriptor_set::DescriptorSet;
+pub(super) use descriptor_set::known_file;
 pub use error::DescriptorError;
 pub use request::HandleRequest;
 
