@@ -31,7 +31,7 @@ impl Fingerprinter {
     }
 
     /// Returns the fingerprint of a counter: each quota has one for each combination of all its dimensions, and for each window
-    /// that callers set.
+    /// that callers set in place of the configured one.
     pub(super) fn counter(
         &self,
         instance: &str,

@@ -26,6 +26,7 @@ use mixer_adapter_core::{
 };
 
 use self::{
+    counter::Span,
     counters::{Capacity, Counters, FullError},
     dedup::Dedup,
     fingerprint::Fingerprinter,
@@ -106,8 +107,9 @@ impl MemQuota {
             return Ok(Grant::nothing());
         }
         let given = request.limit.and_then(Limit::given);
-        let limit = given.unwrap_or_else(|| quota.limit(&instance.dimensions));
-        let window = given.and_then(|limit| limit.valid);
+        let configured = quota.limit(&instance.dimensions);
+        let limit = given.unwrap_or(configured);
+        let window = limit.valid.filter(|valid| configured.valid.map(Span::of) != Some(Span::of(*valid)));
         let counter = self.state.fingerprinter.counter(&instance.name, &instance.dimensions, window);
         let grant = match request.amount {
             0 => Grant::nothing(),

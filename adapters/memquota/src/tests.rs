@@ -304,14 +304,31 @@ fn a_limit_of_the_caller_replaces_the_configured_one_with_a_counter_for_each_win
         (grant.granted(), state.max_amount, state.remaining, state.window.unwrap().as_secs())
     };
     assert_eq!(grant(3, None), (0, 2, 2, 60));
-    assert_eq!(grant(3, Some(limit(5, 60))), (3, 5, 2, 60));
-    assert_eq!(grant(3, Some(limit(5, 60))), (0, 5, 2, 60));
+    assert_eq!(grant(1, None), (1, 2, 1, 60));
+    // The same window has the same counter.
+    assert_eq!(grant(3, Some(limit(5, 60))), (3, 5, 1, 60));
+    assert_eq!(grant(2, Some(limit(5, 60))), (0, 5, 1, 60));
+    assert_eq!(grant(1, None), (0, 2, 0, 60));
     // A lower limit than what is in use.
     assert_eq!(grant(1, Some(limit(1, 60))), (0, 1, 0, 60));
+    // Another window has another counter.
     assert_eq!(grant(3, Some(limit(5, 3600))), (3, 5, 2, 3600));
-    // The counter of the configured limit is another one.
-    assert_eq!(grant(2, None), (2, 2, 0, 60));
+    assert_eq!(grant(1, Some(limit(5, 60))), (1, 5, 0, 60));
     assert_eq!(grant(1, Some(limit(1, 0))), (0, 2, 0, 60), "without a window it is none");
+}
+
+#[test]
+fn windows_are_the_same_if_they_are_equal_in_whole_seconds() {
+    let mut fraction = quota("Q", 2, 1);
+    fraction.valid_duration = Some(prost_types::Duration { seconds: 1, nanos: 500_000_000 });
+    for (configured, window, remaining) in [(fraction, 2, 3), (quota("Q", 2, 0), 60, 4)] {
+        let handler = handler(vec![configured], 1);
+        let instance = instance("Q", &[]);
+        handler.answer(&instance, &QuotaRequest::new(1), Duration::ZERO).unwrap();
+        let request = QuotaRequest::new(1).with_report_limit().with_limit(limit(5, window));
+        let grant = handler.answer(&instance, &request, Duration::ZERO).unwrap();
+        assert_eq!(grant.limit().unwrap().remaining, remaining, "{window}");
+    }
 }
 
 #[test]
