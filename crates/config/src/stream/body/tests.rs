@@ -92,6 +92,62 @@ fn a_resource_of_envoy_is_encoded_by_its_descriptor_and_so_is_what_is_inside() {
     assert_eq!(json["filterChains"][0]["filters"][0]["typedConfig"], config);
 }
 
+/// Both forms are the same message.
+#[test]
+fn a_resource_of_envoy_can_have_the_forms_that_envoy_reads_beside_those_of_json() {
+    let plain = json!({
+        "stat_prefix": "ingress",
+        "request_timeout": "5s",
+        "stream_idle_timeout": "-1.500s",
+        "use_remote_address": true,
+        "generate_request_id": false,
+        "skip_xff_append": true,
+        "max_request_headers_kb": 1,
+        "server_header_transformation": "PASS_THROUGH",
+        "codec_type": "HTTP2",
+    });
+    let forms = json!({
+        "stat_prefix": "ingress",
+        "request_timeout": { "seconds": 5 },
+        "stream_idle_timeout": { "seconds": "-1", "nanos": -500_000_000 },
+        "use_remote_address": { "value": "true" },
+        "generate_request_id": "false",
+        "skip_xff_append": "true",
+        "max_request_headers_kb": { "value": 1 },
+        "server_header_transformation": "pass_through",
+        "codec_type": "Http2",
+    });
+    let with_direction = |manager: Json, direction: &str| {
+        let mut listener = listener(manager);
+        listener["trafficDirection"] = direction.into();
+        encoded(listener).unwrap()
+    };
+    assert_eq!(with_direction(forms, "outbound"), with_direction(plain, "OUTBOUND"));
+    for (field, value) in [
+        ("request_timeout", json!({ "seconds": 5, "hours": 1 })),
+        ("request_timeout", json!({ "seconds": "five" })),
+        ("request_timeout", json!({ "nanos": 1_000_000_000 })),
+        ("use_remote_address", json!("True")),
+        ("use_remote_address", json!({ "value": true, "other": 1 })),
+        ("max_request_headers_kb", json!({ "value": { "value": 1 } })),
+        ("skip_xff_append", json!("yes")),
+        ("codec_type", json!("http22")),
+    ] {
+        let error = encoded(listener(json!({ field: value }))).unwrap_err();
+        assert!(error.contains(field), "{error}");
+    }
+}
+
+#[test]
+fn only_resources_of_envoy_have_the_forms_of_envoy() {
+    let handler = |timeout: Json| {
+        let spec = json!({ "adapter": "a", "connection": { "address": "host:1", "timeout": timeout } });
+        of_spec(&Types::default(), &Collection::new("istio/policy/v1beta1/handlers"), spec)
+    };
+    assert!(handler(json!("5s")).is_ok());
+    assert!(handler(json!({ "seconds": 5 })).is_err());
+}
+
 #[test]
 fn what_does_not_fit_deep_inside_names_the_field() {
     let config = "filter_chains[0].filters[0].typed_config";

@@ -4,7 +4,7 @@
 //! (docs/behaviour/adapter-calls.md#configuration-in-calls).
 
 mod attribute_values;
-
+mod envoy_forms;
 mod lenient;
 
 use std::collections::HashSet;
@@ -87,7 +87,7 @@ pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, Jso
 /// # Errors
 /// The first fault, with the path of its field.
 pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
-    Reader { max_errors: 1, ignores_unknown: false }.read(message, json).map_err(first)
+    Reader::new(message, 1).read(message, json).map_err(first)
 }
 
 /// Same as [`read_json`], but ignores unknown fields: those of a peer that has a newer version of the message.
@@ -95,7 +95,7 @@ pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessa
 /// # Errors
 /// The first fault, with the path of its field.
 pub fn read_json_of_peer(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, JsonError> {
-    Reader { max_errors: 1, ignores_unknown: true }.read(message, json).map_err(first)
+    Reader { ignores_unknown: true, ..Reader::new(message, 1) }.read(message, json).map_err(first)
 }
 
 fn first(mut errors: Vec<JsonError>) -> JsonError {
@@ -107,7 +107,7 @@ fn first(mut errors: Vec<JsonError>) -> JsonError {
 /// # Errors
 /// At least one fault, in the order of the fields.
 pub fn read_json_all(message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
-    Reader { max_errors: MAX_ERRORS, ignores_unknown: false }.read(message, json)
+    Reader::new(message, MAX_ERRORS).read(message, json)
 }
 
 /// Reads messages until it has found a number of faults.
@@ -115,9 +115,16 @@ pub fn read_json_all(message: &MessageDescriptor, json: Json) -> Result<DynamicM
 struct Reader {
     max_errors: usize,
     ignores_unknown: bool,
+    /// Whether the message is a resource of Envoy, which reads more forms of values.
+    is_envoys: bool,
 }
 
 impl Reader {
+    fn new(message: &MessageDescriptor, max_errors: usize) -> Self {
+        let is_envoys = message.full_name().starts_with("envoy.");
+        Self { max_errors, ignores_unknown: false, is_envoys }
+    }
+
     fn read(self, message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
         let json = self.read_message(message, json, "")?;
         deserialize(message, json.clone()).map_err(|error| {
@@ -135,6 +142,7 @@ impl Reader {
     }
 
     fn read_message(self, message: &MessageDescriptor, json: Json, path: &str) -> Read {
+        let json = if self.is_envoys { envoy_forms::well_known(message, json) } else { json };
         if message.full_name() == "google.protobuf.Duration" {
             return read_duration(json, path);
         }
@@ -233,9 +241,13 @@ impl Reader {
     }
 
     fn read_kind(self, kind: &Kind, json: Json, path: &str) -> Read {
+        let json = match kind {
+            Kind::Bool if self.is_envoys => envoy_forms::bool_of_text(json),
+            _ => json,
+        };
         let (expected, got) = match (kind, json) {
             (Kind::Message(message), json) => return self.read_message(message, json, path),
-            (Kind::Enum(names), json) => return read_enum(names, json, path),
+            (Kind::Enum(names), json) => return self.read_enum(names, json, path),
             (Kind::Double | Kind::Float, json @ (Json::Number(_) | Json::String(_))) => return Ok(json),
             (Kind::Double | Kind::Float, json) => ("a number", json),
             (Kind::Bool, json @ Json::Bool(_)) => return Ok(json),
@@ -253,6 +265,30 @@ impl Reader {
             (_, json) => ("a whole number", json),
         };
         error_at(path, format!("expected {expected}, not {}", described(&got)))
+    }
+
+    fn read_enum(self, names: &EnumDescriptor, json: Json, path: &str) -> Read {
+        let values: Vec<_> = names.values().collect();
+        let known: Vec<_> = values.iter().map(prost_reflect::EnumValueDescriptor::name).collect();
+        match json {
+            Json::String(name) if known.contains(&name.as_str()) => Ok(Json::String(name)),
+            Json::String(name) => {
+                let same = known.iter().find(|other| self.is_envoys && other.eq_ignore_ascii_case(&name));
+                if let Some(same) = same {
+                    return Ok(Json::from(*same));
+                }
+                let reason =
+                    format!("{name:?} is not a value of {}; {}", names.name(), suggestion(&name, &known));
+                error_at(path, reason)
+            }
+            other => match other.as_number().and_then(whole_number) {
+                Some(number) => Ok(Json::Number(number)),
+                None => {
+                    let reason = format!("expected one of {}, not {}", known.join(", "), described(&other));
+                    error_at(path, reason)
+                }
+            },
+        }
     }
 }
 
@@ -278,26 +314,6 @@ fn value_to_json(value: prost_types::Value) -> Json {
         Some(Kind::BoolValue(truth)) => Json::Bool(truth),
         Some(Kind::StructValue(fields)) => Json::Object(struct_to_json(fields)),
         Some(Kind::ListValue(list)) => Json::Array(list.values.into_iter().map(value_to_json).collect()),
-    }
-}
-
-fn read_enum(names: &EnumDescriptor, json: Json, path: &str) -> Read {
-    let values: Vec<_> = names.values().collect();
-    let known: Vec<_> = values.iter().map(prost_reflect::EnumValueDescriptor::name).collect();
-    match json {
-        Json::String(name) if known.contains(&name.as_str()) => Ok(Json::String(name)),
-        Json::String(name) => {
-            let reason =
-                format!("{name:?} is not a value of {}; {}", names.name(), suggestion(&name, &known));
-            error_at(path, reason)
-        }
-        other => match other.as_number().and_then(whole_number) {
-            Some(number) => Ok(Json::Number(number)),
-            None => {
-                let reason = format!("expected one of {}, not {}", known.join(", "), described(&other));
-                error_at(path, reason)
-            }
-        },
     }
 }
 
