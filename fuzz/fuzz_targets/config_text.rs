@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/config_text/read.rs"]
+#[path = "../../crates/config/tests/it/config_text/read.rs"]
 mod read;
 
 fuzz_target!(|text: &str| read::read(text));

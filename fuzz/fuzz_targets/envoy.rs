@@ -16,7 +16,7 @@ use tonic::{
     codegen::{Service as _, http},
 };
 
-#[path = "../../tests/mixer_api/engine.rs"]
+#[path = "../../tests/it/mixer_api/engine.rs"]
 #[allow(dead_code, reason = "the engine of another target is a static of the same file")]
 mod engine;
 

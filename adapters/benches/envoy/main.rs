@@ -16,7 +16,7 @@ mod measure;
 mod ours;
 mod paced;
 mod requests;
-#[path = "../../tests/support/mod.rs"]
+#[path = "../../tests/it/support/mod.rs"]
 #[allow(clippy::unwrap_used, unused_imports)]
 mod support;
 mod through;

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../adapters/tests/support/debian.rs"]
+#[path = "../../../adapters/tests/it/support/debian.rs"]
 mod debian;
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../adapters/tests/support/envoy.rs"]
+#[path = "../../../adapters/tests/it/support/envoy.rs"]
 mod envoy;
 
 use std::{

@@ -1,7 +1,7 @@
 //! The end of a server whose handlers and clients would keep it for ever.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../support/mod.rs"]
+#[path = "../../it/support/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 

@@ -1,7 +1,7 @@
 //! The limits of ports beside the gRPC port.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../support/mod.rs"]
+#[path = "../../it/support/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 

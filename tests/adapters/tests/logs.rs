@@ -1,7 +1,7 @@
 //! The log of a server: failures with what is known of their calls, and events of authors in the span of their call.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../../support/mod.rs"]
+#[path = "../../it/support/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 

@@ -1,7 +1,7 @@
 //! An adapter with as many templates as it may have, each of which is called over gRPC.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../support/mod.rs"]
+#[path = "../../it/support/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 

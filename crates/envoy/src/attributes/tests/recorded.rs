@@ -1,5 +1,5 @@
 //! The tables of attributes in docs/envoy.md for messages of a real Envoy 1.40, which
-//! `adapters/tests/envoy_services/messages.rs` recorded: the requests and the configuration are described there.
+//! `adapters/tests/it/envoy_services/messages.rs` recorded: the requests and the configuration are described there.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,179 @@
+//! The id and the metadata of a decision, in the messages that Envoy receives.
+
+use crate::support::{Server, binary, eventually};
+use mixer_adapter::{
+    prost_types::{Struct, Value, value::Kind},
+    tonic::transport::{Channel, Endpoint},
+};
+use mixer_adapter_envoy::proto::envoy::{
+    extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
+    service::{
+        auth::v3::{
+            AttributeContext, CheckRequest, CheckResponse,
+            attribute_context::{HttpRequest, Request},
+            authorization_client::AuthorizationClient,
+            check_response::HttpResponse,
+        },
+        ratelimit::v3::{
+            RateLimitRequest, RateLimitResponse, rate_limit_service_client::RateLimitServiceClient,
+        },
+    },
+};
+
+/// Denies `/admin`, and limits users.
+const CONFIG: &str = r#"
+kind: handler
+metadata: {name: paths, namespace: istio-system}
+spec: {compiledAdapter: listchecker, params: {overrides: [/admin], blacklist: true}}
+---
+kind: instance
+metadata: {name: path, namespace: istio-system}
+spec: {compiledTemplate: listentry, params: {value: request.url_path}}
+---
+kind: rule
+metadata: {name: paths, namespace: istio-system}
+spec: {actions: [{handler: paths, instances: [path]}]}
+---
+kind: handler
+metadata: {name: limits, namespace: istio-system}
+spec: {compiledAdapter: memquota, params: {quotas: [{name: per-user, maxAmount: 2, validDuration: 60s}]}}
+---
+kind: instance
+metadata:
+  name: per-user
+  namespace: istio-system
+  annotations: {mixer-adapter/dimensions-in-metadata: 'true'}
+spec: {compiledTemplate: quota, params: {dimensions: {user: 'ratelimit.descriptor["user"] | request.headers["x-user"]'}}}
+---
+kind: rule
+metadata: {name: limits, namespace: istio-system}
+spec: {actions: [{handler: limits, instances: [per-user]}]}
+"#;
+
+struct Envoy {
+    _server: Server,
+    runtime: tokio::runtime::Runtime,
+    channel: Channel,
+    directory: tempfile::TempDir,
+}
+
+impl Envoy {
+    fn start(flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("config.yaml");
+        std::fs::write(&config, CONFIG).unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let mut serve = binary();
+        serve.args(ports).args(["--log", "warn,mixer_adapter_envoy=debug", "--config"]).arg(&config);
+        let server = Server::spawn(serve.args(flags).stderr(log)).0;
+        server.until("/readyz", "\r\n\r\nready");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
+        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        Self { _server: server, runtime, channel, directory }
+    }
+
+    fn check(&self, path: &str) -> CheckResponse {
+        let http = HttpRequest {
+            path: path.to_owned(),
+            headers: [("x-user".to_owned(), "alice".to_owned())].into(),
+            ..HttpRequest::default()
+        };
+        let request = Some(Request { time: None, http: Some(http) });
+        let attributes = Some(AttributeContext { request, ..AttributeContext::default() });
+        let mut client = AuthorizationClient::new(self.channel.clone());
+        self.runtime.block_on(client.check(CheckRequest { attributes })).unwrap().into_inner()
+    }
+
+    fn limit(&self, entries: &[(&str, &str)]) -> RateLimitResponse {
+        let entries = entries.iter().map(|(key, value)| Entry { key: (*key).into(), value: (*value).into() });
+        let descriptor = RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() };
+        let request =
+            RateLimitRequest { domain: "per-user".to_owned(), descriptors: vec![descriptor], hits_addend: 0 };
+        let mut client = RateLimitServiceClient::new(self.channel.clone());
+        self.runtime.block_on(client.should_rate_limit(request)).unwrap().into_inner()
+    }
+}
+
+/// The value at a path in metadata, below the key of this server.
+fn value<'m>(metadata: Option<&'m Struct>, path: &[&str]) -> Option<&'m Kind> {
+    let mut value: &Value = metadata?.fields.get("mixer_adapter")?;
+    for name in path {
+        let Some(Kind::StructValue(fields)) = &value.kind else { return None };
+        value = fields.fields.get(*name)?;
+    }
+    value.kind.as_ref()
+}
+
+/// The text at a path in metadata.
+fn text(metadata: Option<&Struct>, path: &[&str]) -> Option<String> {
+    match value(metadata, path) {
+        Some(Kind::StringValue(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn metadata_has_the_rules_and_the_dimensions_of_quotas_for_descriptors() {
+    let envoy = Envoy::start(&[]);
+    let allowed = envoy.check("/shop").dynamic_metadata;
+    let field = |path: &[&str]| text(allowed.as_ref(), path);
+    assert_eq!(field(&["outcome"]).as_deref(), Some("allowed"));
+    assert_eq!(field(&["rules"]).as_deref(), Some("paths.rule.istio-system"));
+    assert_eq!(field(&["dimensions", "per-user", "user"]).as_deref(), Some("alice"));
+    let denied = envoy.check("/admin").dynamic_metadata;
+    let field = |path: &[&str]| text(denied.as_ref(), path);
+    assert_eq!(field(&["outcome"]).as_deref(), Some("denied"));
+    assert_eq!(field(&["rules"]).as_deref(), Some("paths.rule.istio-system"));
+    assert_eq!(field(&["dimensions", "per-user", "user"]), None, "a denied request is not limited");
+}
+
+#[test]
+fn metadata_has_the_use_of_the_cache_and_the_life_and_the_key_of_the_answer() {
+    let envoy = Envoy::start(&[]);
+    for outcome in ["miss", "hit"] {
+        let metadata = envoy.check("/shop?x=1").dynamic_metadata;
+        let field = |name: &str| value(metadata.as_ref(), &["cache", name]);
+        assert_eq!(field("outcome"), Some(&Kind::StringValue(outcome.to_owned())));
+        // The answers of listchecker are valid for 300 s by default.
+        let Some(Kind::NumberValue(seconds)) = field("valid_for_seconds") else { panic!("{metadata:?}") };
+        assert!((200.0..=300.0).contains(seconds), "{seconds}");
+        let Some(Kind::ListValue(names)) = field("key") else { panic!("{metadata:?}") };
+        let has = |name: &str| {
+            names.values.iter().any(|value| value.kind == Some(Kind::StringValue(name.to_owned())))
+        };
+        assert!(has("request.url_path") && has("request.headers[x-user]"), "{names:?}");
+        assert!(!has("request.path"), "{names:?}");
+    }
+    let without = Envoy::start(&["--envoy-check-cache", "0"]).check("/shop").dynamic_metadata;
+    assert_eq!(value(without.as_ref(), &["cache"]), None);
+}
+
+#[test]
+fn one_id_joins_a_check_its_quotas_and_log_lines() {
+    let envoy = Envoy::start(&["--envoy-decision-header", "X-Decision-Id"]);
+    let check = envoy.check("/shop");
+    let id = text(check.dynamic_metadata.as_ref(), &["decision_id"]).unwrap();
+    let Some(HttpResponse::OkResponse(allowed)) = check.http_response else { panic!() };
+    for headers in [&allowed.headers, &allowed.response_headers_to_add] {
+        let header = headers.first().unwrap().header.as_ref().unwrap();
+        assert_eq!((header.key.as_str(), &header.value), ("x-decision-id", &id));
+    }
+    let limited = envoy.limit(&[("user", "alice"), ("decision_id", &id)]);
+    assert_eq!(text(limited.dynamic_metadata.as_ref(), &["decision_id"]).as_ref(), Some(&id));
+    assert!(limited.response_headers_to_add.is_empty(), "the check has set the header");
+    for line in ["a request was checked", "a rate limit was determined"] {
+        eventually(line, || {
+            let log = std::fs::read_to_string(envoy.directory.path().join("log")).unwrap();
+            log.lines().any(|logged| logged.contains(line) && logged.contains(&id)).then_some(())
+        });
+    }
+    // Without a check the quota has an id of its own.
+    let limited = envoy.limit(&[("user", "alice"), ("decision_id", "forged\n")]);
+    let own = text(limited.dynamic_metadata.as_ref(), &["decision_id"]).unwrap();
+    assert_ne!(own, "forged\n");
+    for headers in [&limited.response_headers_to_add, &limited.request_headers_to_add] {
+        assert_eq!((headers[0].key.as_str(), &headers[0].value), ("x-decision-id", &own));
+    }
+}

@@ -1,0 +1,307 @@
+//! The files of deploy/: what can be shown without a container runtime, a cluster and a booted systemd.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{Server, binary, debian, run};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    autoscaling::v2::HorizontalPodAutoscaler,
+    core::v1::{Namespace, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value as Json, json};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn deploy() -> PathBuf {
+    root().join("deploy")
+}
+
+/// A manifest, which has only fields of Kubernetes' API: what its types do not know would not be written again.
+fn manifest(name: &str) -> Json {
+    let text = fs::read_to_string(deploy().join("kubernetes").join(name)).unwrap();
+    let manifest: Json = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let written = match manifest["kind"].as_str().unwrap() {
+        "Deployment" => written::<Deployment>(&manifest),
+        "HorizontalPodAutoscaler" => written::<HorizontalPodAutoscaler>(&manifest),
+        "Namespace" => written::<Namespace>(&manifest),
+        "NetworkPolicy" => written::<NetworkPolicy>(&manifest),
+        "PodDisruptionBudget" => written::<PodDisruptionBudget>(&manifest),
+        "Service" => written::<Service>(&manifest),
+        "ServiceAccount" => written::<ServiceAccount>(&manifest),
+        // Kustomize's own, which only its program reads.
+        "Kustomization" => return manifest,
+        kind => panic!("{name}: unknown kind {kind}"),
+    };
+    assert_eq!(written, manifest, "{name}");
+    manifest
+}
+
+/// Reads a manifest as a type of the API, and writes it again.
+fn written<T: DeserializeOwned + Serialize>(manifest: &Json) -> Json {
+    serde_json::to_value(T::deserialize(manifest).unwrap()).unwrap()
+}
+
+fn text(json: &Json) -> &str {
+    json.as_str().unwrap_or_else(|| panic!("{json}"))
+}
+
+fn items(json: &Json) -> &[Json] {
+    json.as_array().unwrap_or_else(|| panic!("{json}"))
+}
+
+fn files(folder: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(deploy().join(folder)).unwrap().map(|entry| entry.unwrap());
+    let files = entries.filter(|entry| entry.path().is_file());
+    files.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn kustomize_reads_every_manifest_and_configuration() {
+    let kustomization = manifest("kustomization.yaml");
+    let resources = items(&kustomization["resources"]).iter().map(text);
+    let mut listed: BTreeSet<String> = resources.map(str::to_owned).collect();
+    listed.insert("kustomization.yaml".to_owned());
+    assert_eq!(listed, files("kubernetes"));
+    let [config] = items(&kustomization["configMapGenerator"]) else { panic!("one ConfigMap is expected") };
+    let named: BTreeSet<String> =
+        files("kubernetes/config").iter().map(|name| format!("config/{name}")).collect();
+    assert_eq!(
+        items(&config["files"]).iter().map(|name| text(name).to_owned()).collect::<BTreeSet<_>>(),
+        named
+    );
+
+    let pod = &manifest("deployment.yaml")["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], config["name"]);
+    assert_eq!(pod["containers"][0]["image"], kustomization["images"][0]["name"]);
+    assert_eq!(manifest("namespace.yaml")["metadata"]["name"], kustomization["namespace"]);
+}
+
+#[test]
+fn the_manifests_refer_to_each_other() {
+    let deployment = manifest("deployment.yaml");
+    let service = manifest("service.yaml");
+    let budget = manifest("poddisruptionbudget.yaml");
+    let scaler = manifest("horizontalpodautoscaler.yaml");
+    let policy = manifest("networkpolicy.yaml");
+    let template = &deployment["spec"]["template"];
+    let pod = &template["spec"];
+    let labels = &template["metadata"]["labels"];
+    assert!(labels.as_object().is_some_and(|labels| !labels.is_empty()), "{labels}");
+    for selector in [
+        &deployment["spec"]["selector"]["matchLabels"],
+        &service["spec"]["selector"],
+        &budget["spec"]["selector"]["matchLabels"],
+        &policy["spec"]["podSelector"]["matchLabels"],
+        &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+    ] {
+        assert_eq!(selector, labels);
+    }
+    let target = &scaler["spec"]["scaleTargetRef"];
+    assert_eq!(
+        [&target["name"], &target["kind"], &target["apiVersion"]],
+        [&deployment["metadata"]["name"], &deployment["kind"], &deployment["apiVersion"]]
+    );
+    assert_eq!(pod["serviceAccountName"], manifest("serviceaccount.yaml")["metadata"]["name"]);
+    // One pod can always go.
+    let replicas = |limit: &str| scaler["spec"][limit].as_u64().unwrap();
+    assert!(replicas("minReplicas") > budget["spec"]["maxUnavailable"].as_u64().unwrap());
+    assert!(replicas("maxReplicas") >= replicas("minReplicas"));
+
+    let container = &pod["containers"][0];
+    let ports: BTreeMap<&str, &Json> =
+        items(&container["ports"]).iter().map(|port| (text(&port["name"]), &port["containerPort"])).collect();
+    for port in items(&service["spec"]["ports"]) {
+        assert_eq!(ports[text(&port["targetPort"])], &port["port"]);
+    }
+    for rule in items(&policy["spec"]["ingress"]) {
+        assert!(!items(&rule["from"]).is_empty(), "a rule without `from` allows everybody");
+        assert!(items(&rule["ports"]).iter().all(|port| ports.contains_key(text(&port["port"]))));
+    }
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(ports[text(&container[probe]["httpGet"]["port"])], 15014);
+    }
+    assert_eq!(container["volumeMounts"][0]["name"], pod["volumes"][0]["name"]);
+}
+
+#[test]
+fn the_pod_has_no_rights_that_it_does_not_need() {
+    let deployment = manifest("deployment.yaml");
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(manifest("serviceaccount.yaml")["automountServiceAccountToken"], false);
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    let context = &pod["securityContext"];
+    let user = context["runAsUser"].as_u64().unwrap();
+    assert!(context["runAsNonRoot"] == true && user > 0);
+    assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault");
+    for container in items(&pod["containers"]) {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        assert!(container["resources"]["limits"]["memory"].is_string());
+        assert!(items(&container["volumeMounts"]).iter().all(|mount| mount["readOnly"] == true));
+    }
+    // The image runs as the same user.
+    let image = fs::read_to_string(deploy().join("Dockerfile")).unwrap();
+    assert!(image.contains(&format!("\nUSER {user}:{}\n", context["runAsGroup"])), "{image}");
+}
+
+/// A duration of flags in whole seconds.
+fn seconds(text: &str) -> u64 {
+    text.strip_suffix('s').unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_server_with_the_arguments_of_the_pod_becomes_ready() {
+    let deployment = manifest("deployment.yaml");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let config = deploy().join("kubernetes/config").display().to_string();
+    let arguments = items(&container["args"]).iter().map(|argument| {
+        let argument = text(argument).replace(text(&container["volumeMounts"][0]["mountPath"]), &config);
+        argument.replace("=0.0.0.0:9091", "=127.0.0.1:0").replace("=0.0.0.0:15014", "=127.0.0.1:0")
+    });
+    let arguments: Vec<String> = arguments.collect();
+    let mut serve = binary();
+    serve.args(&arguments).env(text(&container["env"][0]["name"]), "127.0.0.1:0");
+    let (server, _) = Server::spawn(&mut serve);
+    server.until(text(&container["readinessProbe"]["httpGet"]["path"]), "200 OK");
+    server.until(text(&container["livenessProbe"]["httpGet"]["path"]), "200 OK");
+
+    let grace = arguments.iter().find_map(|argument| argument.strip_prefix("--grace=")).unwrap();
+    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() >= seconds(grace) + 2);
+}
+
+#[test]
+fn the_configuration_of_the_pod_has_no_faults() {
+    let ran = run(&["validate", deploy().join("kubernetes/config").to_str().unwrap()]);
+    assert!(ran.code == 0 && ran.stdout.ends_with(": 0 errors, 0 warnings\n"), "{ran:?}");
+}
+
+#[test]
+fn the_image_starts_the_server_with_flags_that_exist_and_is_built_of_all_that_cargo_needs() {
+    let image = fs::read_to_string(deploy().join("Dockerfile")).unwrap();
+    let command = image.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+    let command: Vec<String> = serde_json::from_str(command).unwrap();
+    let help = run(&[&command[0], "--help"]).stdout;
+    for flag in command.iter().filter(|word| word.starts_with("--")) {
+        assert!(help.split_whitespace().any(|word| word == flag), "there is no flag {flag}");
+    }
+
+    let ignored = fs::read_to_string(deploy().join("Dockerfile.dockerignore")).unwrap();
+    let sent: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    for path in &sent {
+        assert!(root().join(path).exists(), "there is no {path}");
+    }
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let metadata: Json = serde_json::from_slice(&metadata.stdout).unwrap();
+    for package in metadata["packages"].as_array().unwrap() {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let manifest = manifest.strip_prefix(root()).unwrap();
+        assert!(
+            sent.iter().any(|path| manifest.starts_with(path)),
+            "{} is not sent to the build",
+            manifest.display()
+        );
+    }
+}
+
+#[test]
+fn the_unit_is_hardened_and_its_command_exists() {
+    let unit = fs::read_to_string(deploy().join("systemd/mixer-adapter.service")).unwrap();
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/mixer-adapter "));
+    let mut words = start.unwrap().split(' ');
+    let help = run(&[words.next().unwrap(), "--help"]).stdout;
+    for flag in words.filter(|word| word.starts_with("--")) {
+        assert!(help.split_whitespace().any(|word| word == flag), "there is no flag {flag}");
+    }
+
+    let Some(program) = debian::program("systemd-analyze", "systemd") else { return };
+    let ran = Command::new(program)
+        .args(["security", "--no-pager", "--offline=true", "--threshold=20"])
+        .arg(deploy().join("systemd/mixer-adapter.service"))
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+}
+
+#[test]
+fn a_release_has_an_archive_an_inventory_and_checksums() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let program = directory.path().join("program");
+    let script = "#!/bin/sh\ncase $1 in\nman) mkdir -p $3 && echo page > $3/mixer-adapter.1 ;;\ncompletions) echo $2 ;;\n*) echo packed ;;\nesac\n";
+    fs::write(&program, script).unwrap();
+    let output = directory.path().join("files");
+    let pack = || {
+        let ran = Command::new(deploy().join("release"))
+            .arg("--output")
+            .arg(&output)
+            .arg("--binary")
+            .arg(&program)
+            .arg(&target)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        fs::read_to_string(output.join("SHA256SUMS")).unwrap()
+    };
+    let sums = pack();
+    assert_eq!(sums, pack(), "equal input makes equal archives");
+    let script = "sha256sum --check --quiet SHA256SUMS && tar xzf mixer-adapter-*.tar.gz \
+                  && mixer-adapter-*/mixer-adapter && cd mixer-adapter-*/ && find * -type f | sort";
+    let ran =
+        Command::new("sh").args(["-c", script]).env("LC_ALL", "C").current_dir(&output).output().unwrap();
+    let files = [
+        "CHANGELOG.md",
+        "LICENSE",
+        "README.md",
+        "completions/mixer-adapter.bash",
+        "completions/mixer-adapter.fish",
+        "completions/mixer-adapter.zsh",
+        "man/man1/mixer-adapter.1",
+        "mixer-adapter",
+        "mixer-adapter.service",
+    ];
+    let printed = format!("packed\n{}\n", files.join("\n"));
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), printed, "{ran:?}");
+
+    let name = files_with(&output, ".cdx.json");
+    let sbom: Json = serde_json::from_str(&fs::read_to_string(name).unwrap()).unwrap();
+    let components = sbom["components"].as_array().unwrap();
+    let named = |name: &str| components.iter().find(|component| component["name"] == name);
+    let ring = named("ring").unwrap();
+    let version = ring["version"].as_str().unwrap();
+    assert_eq!(ring["purl"], format!("pkg:cargo/ring@{version}"));
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    assert!(lock.contains(ring["hashes"][0]["content"].as_str().unwrap()));
+    // Of tests, of builds, and of other systems.
+    for absent in ["criterion", "protox", "prost-build", "windows-sys"] {
+        assert!(named(absent).is_none(), "{absent} is not part of the program");
+    }
+    let refs: BTreeSet<&str> =
+        components.iter().map(|component| component["bom-ref"].as_str().unwrap()).collect();
+    assert_eq!(refs.len(), components.len(), "every component has a reference of its own");
+    for dependency in sbom["dependencies"].as_array().unwrap() {
+        let on = dependency["dependsOn"].as_array().unwrap();
+        assert!(on.iter().all(|name| refs.contains(name.as_str().unwrap())), "{dependency}");
+    }
+}
+
+fn files_with(folder: &Path, end: &str) -> PathBuf {
+    let mut paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.find(|path| path.to_str().unwrap().ends_with(end)).unwrap()
+}

@@ -1,0 +1,19 @@
+//! The services of Envoy, called by the real one with the bootstrap that `envoy-config` prints.
+
+mod applications;
+mod bad_input;
+mod bootstrap;
+mod checks;
+mod connections;
+mod denials;
+mod failures;
+mod limits;
+mod logs;
+mod mapping;
+mod mesh;
+mod messages;
+mod resources;
+mod secured;
+mod settings;
+
+use crate::support;
