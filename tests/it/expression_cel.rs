@@ -54,6 +54,8 @@ fn standard_functions_and_macros_work_on_attributes() {
         ("request.path.matches('^/[a-z]+/b$')", Value::Bool(true)),
         ("package + '!'", Value::from("p!")),
         ("type(size) == int", Value::Bool(true)),
+        ("{'a': 1}.exists(k, k == 'a') && {'a': 'b'}.all(k, k != 'b')", Value::Bool(true)),
+        ("size({'a': 'b'}) == 1 && {'a': 'b'} == {'a': 'b'}", Value::Bool(true)),
         ("{'a': 'b'}", Value::StringMap([("a", "b")].into_iter().collect())),
         (
             "timestamp('2020-01-01T00:00:00Z') + duration('1h') > timestamp('2020-01-01T00:30:00Z')",
@@ -114,6 +116,14 @@ fn a_value_of_the_wrong_type_is_an_error_even_where_cel_would_ignore_it() {
     let error = expression.eval_bool(&bag, &mut Reads::default()).unwrap_err();
     let (name, declared) = ("request.headers".into(), ValueType::StringMap);
     assert_eq!(error.kind(), &EvalErrorKind::WrongType { name, declared, actual: "STRING" });
+}
+
+/// As in cel-go (common/types/timestamp.go).
+#[test]
+fn years_begin_at_1() {
+    let before = |text: &str| cel(text).eval(&bag(), &mut Reads::default()).is_err();
+    assert!(before("timestamp('0000-12-31T23:59:59Z') < request.time"));
+    assert!(!before("timestamp('0001-01-01T00:00:00Z') < request.time"));
 }
 
 #[test]

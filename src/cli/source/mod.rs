@@ -33,15 +33,15 @@ use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  mixer-adapter source --config config/
-  mixer-adapter source --config config/ --listen 0.0.0.0:9901 \\
+  mixer-adapter source config/
+  mixer-adapter source config/ --listen 0.0.0.0:9901 \\
       --admin 127.0.0.1:15014
   # also connects to a sink
-  mixer-adapter source --config config/ --sink mcp://10.0.0.7:9901
+  mixer-adapter source config/ --sink mcp://10.0.0.7:9901
   # a sink of this source
   mixer-adapter serve --config mcp://127.0.0.1:9901
   # for an Envoy, over xDS
-  mixer-adapter source --config envoy/ --listen 127.0.0.1:18000
+  mixer-adapter source envoy/ --listen 127.0.0.1:18000
   # reads the routes of a source, over REST
   curl --json '{}' http://127.0.0.1:9901/v3/discovery:routes";
 
@@ -51,8 +51,12 @@ pub(super) struct Source {
     /// The configuration
     ///
     /// A directory of YAML or JSON files, or one such file; watched for changes
-    #[arg(long, value_name = "DIR")]
-    config: ConfigUrl,
+    #[arg(value_name = "DIR", required_unless_present = "config")]
+    directory: Option<ConfigUrl>,
+
+    /// The configuration, in place of DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "directory")]
+    config: Option<ConfigUrl>,
 
     /// Address to listen on for sinks
     ///
@@ -125,13 +129,9 @@ pub(super) struct Source {
     logging: LogArgs,
 }
 
-/// The services in the health check; the empty name is the server. They serve once the directory was read.
-const SERVICES: [&str; 4] = [
-    "",
-    "istio.mcp.v1alpha1.ResourceSource",
-    "istio.mcp.v1alpha1.AggregatedMeshConfigService",
-    "envoy.service.discovery.v3.AggregatedDiscoveryService",
-];
+/// The names in the health check besides those of xDS; the empty one is the server.
+const SERVICES: [&str; 3] =
+    ["", "istio.mcp.v1alpha1.ResourceSource", "istio.mcp.v1alpha1.AggregatedMeshConfigService"];
 
 /// The number of faults that `/readyz` shows.
 const MAX_FAULTS: usize = 10;
@@ -142,12 +142,12 @@ const GRACE: Duration = Duration::from_secs(5);
 impl Source {
     /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let ConfigUrl::Files(directory) = &self.config else {
-            return Err(UsageError(format!(
-                "--config {}: only files can be served; write a directory",
-                self.config
-            ))
-            .into());
+        let directory = match self.configuration() {
+            Some(ConfigUrl::Files(directory)) => directory,
+            other => {
+                let url = other.map(ToString::to_string).unwrap_or_default();
+                return Err(UsageError(format!("{url}: only files can be served; write a directory")).into());
+            }
         };
         let files = FileSource::new(directory, &self.default_config_namespace);
         let types = types(&self.descriptors)?;
@@ -160,6 +160,10 @@ impl Source {
             .context("cannot start the runtime")?;
         runtime.block_on(self.serve(files, types, sinks))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn configuration(&self) -> Option<&ConfigUrl> {
+        self.directory.as_ref().or(self.config.as_ref())
     }
 
     fn peers(&self) -> Result<Vec<Peer>, UsageError> {
@@ -207,19 +211,22 @@ impl Source {
         readiness.warn(move || admin::errors(&faulty).take(MAX_FAULTS).collect());
         let first = source.clone();
         let (reporter, health) = tonic_health::server::health_reporter();
-        for service in SERVICES {
+        // They serve once the directory was read.
+        let services: Vec<String> =
+            SERVICES.map(str::to_owned).into_iter().chain(xds::source::services(!self.no_xds_v2)).collect();
+        for service in &services {
             reporter.set_service_status(service, ServingStatus::NotServing).await;
         }
         tokio::spawn(async move {
             first.filled().await;
-            for service in SERVICES {
+            for service in &services {
                 reporter.set_service_status(service, ServingStatus::Serving).await;
             }
             drop(configured);
         });
         if let Some(admin) = admin {
             let registry = admin::metrics(&source, hits);
-            let name = self.config.to_string();
+            let name = self.configuration().map(ToString::to_string).unwrap_or_default();
             tasks.spawn(admin::serve(admin, name, source.clone(), readiness, registry, cut.clone()));
         }
         for sink in sinks {
@@ -274,7 +281,8 @@ impl Source {
 
     /// The source and its addresses.
     fn greeting(&self, address: &ListenAddress, admin: Option<&Listener>) -> anyhow::Result<String> {
-        let mut lines = vec![format!("Serving {}", self.config), format!("gRPC on {address}")];
+        let served = self.configuration().map(ToString::to_string).unwrap_or_default();
+        let mut lines = vec![format!("Serving {served}"), format!("gRPC on {address}")];
         if let Some(admin) = admin {
             lines.push(format!("Admin on {}", value_parsers::http_url(&admin.address()?)));
         }

@@ -74,6 +74,26 @@ pub(super) fn config_of(container: &str, name: &str) -> Option<&'static str> {
     find(extensions, name)
 }
 
+/// The name under which version 2 of Envoy finds an extension of that container, by the message of its configuration.
+pub(super) fn name_of(container: &str, message: &str) -> Option<String> {
+    let (_, extensions) = CONTAINERS.iter().find(|(known, _)| *known == container)?;
+    let category = match container.rsplit('.').next()? {
+        "Filter" => "filters.network",
+        "ListenerFilter" => "filters.listener",
+        "HttpFilter" => "filters.http",
+        _ => "access_loggers",
+    };
+    // Of several names of one extension the last is the newest.
+    let (short, _) = extensions.iter().rfind(|(_, known)| *known == message)?;
+    Some(format!("envoy.{category}.{short}"))
+}
+
+/// The name under which version 2 of Envoy finds what a filter of requests has for one route, by its message.
+pub(super) fn name_per_route(message: &str) -> Option<String> {
+    let (short, _) = PER_ROUTE.iter().find(|(_, known)| *known == message)?;
+    Some(format!("envoy.filters.http.{short}"))
+}
+
 /// The message of what a filter of requests has for one route.
 pub(super) fn config_per_route(name: &str) -> Option<&'static str> {
     find(&PER_ROUTE, name)

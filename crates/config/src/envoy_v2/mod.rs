@@ -1,6 +1,7 @@
 //! Version 2 of Envoy's API beside version 3: which messages correspond, and a translation without state
 //! (docs/behaviour/xds-v2.md).
 
+mod adapt;
 mod lists;
 mod modernize;
 #[cfg(test)]

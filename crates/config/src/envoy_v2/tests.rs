@@ -42,28 +42,52 @@ fn url(message: &str) -> String {
     format!("{HOST}{message}")
 }
 
+/// Version 3 ignores names of extensions, and version 2 finds them by these.
+#[test]
+fn extensions_of_any_name_have_the_names_that_version_2_knows() {
+    let manager = |filter: &str| {
+        json!({
+            "@type": url("envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"),
+            "statPrefix": "in",
+            "httpFilters": [{ "name": filter, "typedConfig": { "@type": url("envoy.extensions.filters.http.router.v3.Router") } }],
+        })
+    };
+    for (name, known) in [("last", "envoy.filters.http.router"), ("envoy.router", "envoy.router")] {
+        assert_eq!(to_2(manager(name))["httpFilters"][0]["name"], known);
+    }
+    let host = json!({
+        "@type": url("envoy.config.route.v3.VirtualHost"),
+        "name": "all",
+        "typedPerFilterConfig": { "mine": { "@type": url("envoy.extensions.filters.http.fault.v3.HTTPFault") } },
+    });
+    let configs = to_2(host)["typedPerFilterConfig"].clone();
+    assert_eq!(configs.as_object().unwrap().keys().collect::<Vec<_>>(), ["envoy.filters.http.fault"]);
+}
+
 #[test]
 fn a_listener_is_translated_with_what_is_inside_of_it_and_back() {
-    let of = |listener: &str, manager: &str, router: &str, log: &str| {
+    let of = |version: &str, listener: &str, manager: &str, router: &str, log: &str| {
         json!({
             "@type": url(listener),
             "name": "front",
             "filterChains": [{ "filters": [{ "name": "envoy.filters.network.http_connection_manager", "typedConfig": {
                 "@type": url(manager),
                 "statPrefix": "in",
-                "rds": { "routeConfigName": "local_route", "configSource": { "ads": {} } },
+                "rds": { "routeConfigName": "local_route", "configSource": { "ads": {}, "resourceApiVersion": version } },
                 "httpFilters": [{ "name": "envoy.filters.http.router", "typedConfig": { "@type": url(router), "startChildSpan": true } }],
                 "accessLog": [{ "name": "envoy.access_loggers.file", "typedConfig": { "@type": url(log), "path": "/dev/null" } }],
             } }] }],
         })
     };
     let newer = of(
+        "V3",
         "envoy.config.listener.v3.Listener",
         "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "envoy.extensions.filters.http.router.v3.Router",
         "envoy.extensions.access_loggers.file.v3.FileAccessLog",
     );
     let older = of(
+        "V2",
         "envoy.api.v2.Listener",
         "envoy.config.filter.network.http_connection_manager.v2.HttpConnectionManager",
         "envoy.config.filter.http.router.v2.Router",

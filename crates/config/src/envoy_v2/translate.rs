@@ -1,6 +1,6 @@
 use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
 
-use super::{modernize::modernize, predecessor, successor};
+use super::{adapt::adapt, modernize::modernize, predecessor, successor};
 use crate::{Types, join_texts};
 use mixer_adapter_core::proto::Any;
 
@@ -160,6 +160,7 @@ impl Translation {
                 self.lose(&path, OTHER_TYPE);
             }
         }
+        adapt(&mut translated);
         translated
     }
 

@@ -29,7 +29,7 @@ mod watch;
 pub use delta::DeltaStream;
 pub use dialogue::DiscoveryStream;
 pub use fetch::fetch;
-pub use service::{default_options, mount};
+pub use service::{default_options, mount, services};
 pub use sotw::SotwStream;
 
 /// The timeout for the body of a request without a stream.

@@ -108,6 +108,12 @@ pub fn default_options() -> ServiceOptions {
     }
 }
 
+/// Returns the full names of the services of version 3, and of version 2 if `v2`.
+pub fn services(v2: bool) -> impl Iterator<Item = String> {
+    let v3 = METHODS.iter().map(|(service, ..)| format!("envoy.service.{service}"));
+    v3.chain(METHODS_V2.iter().filter(move |_| v2).map(|(service, ..)| format!("envoy.{service}")))
+}
+
 /// Adds the services of xDS to others: ADS, those of one type each, and REST.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options, &SOURCE));

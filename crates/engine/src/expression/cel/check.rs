@@ -196,6 +196,10 @@ impl<'c> Checker<'c> {
                     }
                 }
             }
+            Type::StringMap => {
+                let selected = if select.test { Type::Bool } else { Type::String };
+                Ok((Expr::Select(select), selected))
+            }
             Type::Map(_, value) => {
                 let selected = if select.test { Type::Bool } else { *value };
                 Ok((Expr::Select(select), selected))
@@ -284,7 +288,7 @@ impl<'c> Checker<'c> {
         let range = self.check(&mut comprehension.iter_range)?;
         let item = match range {
             Type::List(item) => *item,
-            Type::Map(key, _) if Type::Map(key.clone(), Box::new(Type::String)) != Type::string_map() => *key,
+            Type::Map(key, _) => *key,
             Type::Dyn | Type::Open => Type::Dyn,
             other => {
                 let message = format!("cannot iterate over {other}");

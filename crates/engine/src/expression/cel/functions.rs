@@ -120,6 +120,8 @@ fn empty_string_map<'b, 'v>(_: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
 fn timestamp<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let text = text(&operands, 0)?;
     let time = ZonedTimestamp::parse(text).and_then(|zoned| date_time(zoned.timestamp));
+    // As in cel-go (common/types/timestamp.go), whose times begin with the year 1.
+    let time = time.filter(|time| chrono::Datelike::year(time) >= 1);
     match time {
         Some(time) => own(CelTimestamp::from(time)),
         None => {

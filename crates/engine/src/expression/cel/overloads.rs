@@ -2,7 +2,7 @@
 
 use super::types::Type::{
     self, Bool, Bytes, DnsName, Double, Duration, Dyn, Email, Int, Ip, List, Map, Meta, Object, Open, String,
-    Timestamp, Uint, Uri,
+    StringMap, Timestamp, Uint, Uri,
 };
 
 struct Overload {
@@ -139,7 +139,7 @@ pub(crate) fn is_known(name: &str) -> bool {
 pub(crate) fn result(name: &str, is_method: bool, operands: &[Type]) -> Option<Type> {
     match (name, operands) {
         ("_==_" | "_!=_", [left, right]) => {
-            let is_map = |operand: &Type| *operand == Type::string_map() || matches!(operand, Object(_));
+            let is_map = |operand: &Type| matches!(operand, StringMap | Object(_));
             // Mixer's string maps cannot be compared.
             return (left.fits(right) && !is_map(left) && !is_map(right)).then_some(Bool);
         }
@@ -152,15 +152,17 @@ pub(crate) fn result(name: &str, is_method: bool, operands: &[Type]) -> Option<T
         }
         ("_[_]", [List(item), index]) => return index.fits(&Int).then(|| (**item).clone()),
         ("_[_]", [Map(key, value), index]) => return index.fits(key).then(|| (**value).clone()),
+        ("_[_]", [StringMap, index]) => return index.fits(&String).then_some(String),
         ("_[_]", [Dyn | Open, _]) => return Some(Dyn),
         ("@in", [item, List(wanted) | Map(wanted, _)]) => return item.fits(wanted).then_some(Bool),
+        ("@in", [item, StringMap]) => return item.fits(&String).then_some(Bool),
         ("@in", [_, Dyn | Open]) => return Some(Bool),
         ("_+_", [List(left), List(right)]) => {
             return Some(List(Box::new((**left).clone().join((**right).clone()))));
         }
         // Mixer's string maps have no size.
-        ("size", [List(_) | Map(..)]) if operands != [Type::string_map()] => return Some(Int),
-        ("emptyStringMap", []) => return Some(Type::string_map()),
+        ("size", [List(_) | Map(..)]) => return Some(Int),
+        ("emptyStringMap", []) => return Some(StringMap),
         _ => {}
     }
     let fits = |overload: &&Overload| {

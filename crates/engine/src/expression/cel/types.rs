@@ -26,15 +26,13 @@ pub(crate) enum Type {
     Meta,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
+    /// A string map of Mixer, whose entries can be selected, but not counted, compared or iterated over.
+    StringMap,
     /// A prefix of attribute names: `request` if `request.path` is declared.
     Object(String),
 }
 
 impl Type {
-    pub(crate) fn string_map() -> Self {
-        Type::Map(Box::new(Type::String), Box::new(Type::String))
-    }
-
     pub(crate) fn of(value_type: ValueType) -> Self {
         match value_type {
             ValueType::Unspecified => Type::Dyn,
@@ -48,7 +46,7 @@ impl Type {
             ValueType::Uri => Type::Uri,
             ValueType::DnsName => Type::DnsName,
             ValueType::Duration => Type::Duration,
-            ValueType::StringMap => Type::string_map(),
+            ValueType::StringMap => Type::StringMap,
         }
     }
 
@@ -65,7 +63,10 @@ impl Type {
             Type::Uri => ValueType::Uri,
             Type::DnsName => ValueType::DnsName,
             Type::Duration => ValueType::Duration,
-            map if *map == Type::string_map() => ValueType::StringMap,
+            Type::StringMap => ValueType::StringMap,
+            Type::Map(key, value) if (&**key, &**value) == (&Type::String, &Type::String) => {
+                ValueType::StringMap
+            }
             _ => ValueType::Unspecified,
         }
     }
@@ -77,6 +78,9 @@ impl Type {
             (Type::List(item), Type::List(wanted)) => item.fits(wanted),
             (Type::Map(key, value), Type::Map(wanted_key, wanted)) => {
                 key.fits(wanted_key) && value.fits(wanted)
+            }
+            (Type::StringMap, Type::Map(key, value)) | (Type::Map(key, value), Type::StringMap) => {
+                key.fits(&Type::String) && value.fits(&Type::String)
             }
             (actual, wanted) => actual == wanted,
         }
