@@ -64,6 +64,14 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "POLICY", default_value = "grant", value_parser = on_unknown_quota())]
     on_unknown_quota: OnUnknownQuota,
 
+    #[command(flatten)]
+    fields: FieldArgs,
+}
+
+/// The policies for fields of other versions of the API.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Configuration")]
+pub(super) struct FieldArgs {
     /// If a received resource has an unknown field, because its sender has a newer API
     ///
     /// `warn`, `ignore` or `refuse`
@@ -84,6 +92,26 @@ pub(super) struct ConfigArgs {
     allow_deprecated: Vec<String>,
 }
 
+impl FieldArgs {
+    /// # Errors
+    /// A file of --allow-deprecated cannot be read.
+    pub(super) fn policy(&self) -> Result<FieldPolicy, UsageError> {
+        Ok(FieldPolicy::default()
+            .unknown(self.unknown_fields)
+            .deprecated(self.deprecated_fields)
+            .allowed(self.allowed()?))
+    }
+
+    fn allowed(&self) -> Result<BTreeSet<String>, UsageError> {
+        let mut allowed = BTreeSet::new();
+        for argument in &self.allow_deprecated {
+            let (names, _) = input::text("--allow-deprecated", argument)?;
+            allowed.extend(names.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
+        }
+        Ok(allowed)
+    }
+}
+
 impl ConfigArgs {
     /// The options to build snapshots with.
     ///
@@ -94,10 +122,7 @@ impl ConfigArgs {
         options.default_namespace.clone_from(&self.default_config_namespace);
         options.lenient = self.lenient;
         options.policy = self.policy();
-        options.fields = FieldPolicy::default()
-            .unknown(self.unknown_fields)
-            .deprecated(self.deprecated_fields)
-            .allowed(self.allowed()?);
+        options.fields = self.fields.policy()?;
         Ok(options)
     }
 
@@ -129,15 +154,6 @@ impl ConfigArgs {
         let Some(server) = url.server(&settings).map_err(usage)? else { return Ok(Parsed::default()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(runtime.context("cannot start the runtime")?.block_on(server.read_once(DELIVERY))?)
-    }
-
-    fn allowed(&self) -> Result<BTreeSet<String>, UsageError> {
-        let mut allowed = BTreeSet::new();
-        for argument in &self.allow_deprecated {
-            let (names, _) = input::text("--allow-deprecated", argument)?;
-            allowed.extend(names.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
-        }
-        Ok(allowed)
     }
 
     /// Reads the resources and the faults found so far.

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::{
     UsageError,
+    config_args::FieldArgs,
     faults::{LocatedFault, Texts, sarif},
     output_args::DataFormat,
     progress::Progress,
@@ -70,6 +71,9 @@ pub(super) struct Validate {
     /// An encoded FileDescriptorSet with all its imports; can be repeated
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     descriptors: Vec<PathBuf>,
+
+    #[command(flatten)]
+    fields: FieldArgs,
 
     /// Fail on warnings, too
     #[arg(long)]
@@ -138,7 +142,7 @@ impl Validate {
         let closing = Closing::on(runtime.handle().clone());
         let host = Arc::new(Host::new(adapters, TableLimits::default(), closing));
         let builder = runtime.block_on(async { SnapshotBuilder::new(&set, faults, &host) });
-        self.print(&set, builder.faults(), texts)
+        self.print(&set, &builder.faults(&self.fields.policy()?), texts)
     }
 
     /// Reads all paths as one configuration. A path without any resource is a fault.

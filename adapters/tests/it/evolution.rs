@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Server, binary};
+use crate::support::{Server, binary, run};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mixer_adapter::prost::Message as _;
 use mixer_adapter_config::proto::istio::policy::v1beta1::{Action, Rule};
@@ -81,6 +81,9 @@ fn a_deprecated_field_is_reported_counted_and_refused_on_request() {
     warns.until("/config", told);
     warns.until("/metrics", USED);
 
+    let validated = run(&["validate", path, "--deprecated-fields", "refuse"]);
+    assert!(validated.code == 1 && validated.stdout.contains("1 error"), "as `serve` decides: {validated:?}");
+    assert_eq!(run(&["validate", path]).code, 0);
     let refuses = Server::start(&["--config", path, "--deprecated-fields", "refuse"]);
     refuses.until("/metrics", "mixer_adapter_config_updates_total{result=\"rejected\"} 1");
     refuses.until("/config", told);

@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, sync::mpsc, time::Duration};
 
-use crate::support::{Server, eventually, run};
+use crate::support::{Server, binary, eventually, run};
 use mixer_adapter::tonic::service::Routes;
 use mixer_adapter_config::{
     Types,
@@ -52,6 +52,34 @@ fn the_server_takes_its_configuration_from_a_source_and_follows_it() {
     fs::write(&path, format!("{sample}{more}")).unwrap();
     server.until("/config", "\"applied\":2");
     server.until("/config", "\"rejected\":0");
+}
+
+/// Serves the sample with a faulty rule over that protocol, and then without the fault.
+fn a_faulty_first_push_allows_nothing(scheme: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.yaml");
+    fs::write(&path, SAMPLE.replace("match: ", "match: request.paht == \"/\" || ")).unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"];
+    let source = Server::spawn(binary().arg("source").arg(directory.path()).args(ports)).0;
+    let server = Server::start(&["--config", &format!("{scheme}://{}", source.grpc)]);
+    server.until("/readyz", "request.paht");
+    assert!(server.get("/readyz").contains("503 Service Unavailable"), "{scheme}: {}", server.get("/readyz"));
+    let check = || run(&["check", "request.path=/admin", "--address", &server.grpc, "--timeout", "300ms"]);
+    let unavailable = check();
+    assert!(unavailable.code == 1 && unavailable.stderr.contains("UNAVAILABLE"), "{scheme}: {unavailable:?}");
+    fs::write(&path, SAMPLE).unwrap();
+    server.until("/readyz", "200 OK");
+    assert!(check().stdout.starts_with("denied: "), "{scheme}: {:?}", check());
+}
+
+#[test]
+fn a_faulty_first_push_allows_nothing_over_any_protocol() {
+    let schemes = ["mcp", "xds", "xds+delta", "xds+http", "mcp+aggregated", "mcp+aggregated-delta"];
+    std::thread::scope(|scope| {
+        for scheme in schemes {
+            scope.spawn(move || a_faulty_first_push_allows_nothing(scheme));
+        }
+    });
 }
 
 #[test]

@@ -10,7 +10,8 @@
 //! together with all candidates, because changes of one collection often need those of another: first all of them together, then
 //! without those that the faults name, then each alone in Mixer's processing order, then all but one.
 //!
-//! Until every required collection has come, offers that can be read are acknowledged, and nothing is applied.
+//! Until every required collection has come, offers that can be read are acknowledged, and nothing is applied. The first configuration
+//! is applied as a whole: a faulty offer of one source delays those of all ([`first`](super::first)).
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -22,9 +23,11 @@ use futures_util::future::join_all;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Collection, Decision, MergedSource, Offer, Offers, Update, ValidationError, Verdict,
+    Change, Collection, Decision, MergedSource, Offer, Offers, Update, ValidationError, Verdict,
     candidate::{Candidate, accept, join},
+    first::{self, FirstConfiguration},
     holdings::{HeldBack, Holdings, Loss},
+    source::SourceHandle,
 };
 
 /// Applies configuration.
@@ -114,6 +117,8 @@ pub struct Acceptance<A> {
     candidates: Vec<Candidate>,
     /// The number of applied updates.
     applied: u64,
+    /// Whether every source has delivered its required collections without a fault.
+    has_first: bool,
     losses: LossPolicy,
     newly_refused: u64,
     newly_lost: u64,
@@ -122,8 +127,22 @@ pub struct Acceptance<A> {
 #[derive(Debug)]
 struct SourceState {
     name: Arc<str>,
+    handle: Option<Arc<dyn SourceHandle>>,
+    required: BTreeSet<Collection>,
     skip_bad_resources: bool,
     holdings: Holdings,
+}
+
+impl SourceState {
+    /// Returns whether the first configuration needs this update.
+    fn requires(&self, update: &Update) -> bool {
+        let is_required = |change: &Change| self.required.contains(&change.collection);
+        !self.required.is_empty() && (update.changes.is_empty() || update.changes.iter().any(is_required))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.handle.as_ref().is_none_or(|handle| handle.is_connected())
+    }
 }
 
 impl<A: Apply> Acceptance<A> {
@@ -136,6 +155,7 @@ impl<A: Apply> Acceptance<A> {
             started: SystemTime::now(),
             candidates: Vec::new(),
             applied: 0,
+            has_first: false,
             losses: LossPolicy::Allow,
             newly_refused: 0,
             newly_lost: 0,
@@ -156,9 +176,11 @@ impl<A: Apply> Acceptance<A> {
         for (index, MergedSource { source, filter, required, skip_bad_resources }) in
             sources.into_iter().enumerate()
         {
-            self.awaited.extend(required.into_iter().map(|collection| (index, collection)));
+            self.awaited.extend(required.iter().map(|collection| (index, collection.clone())));
             self.sources.push(SourceState {
                 name: source.name().into(),
+                handle: source.handle(),
+                required,
                 skip_bad_resources,
                 holdings: Holdings::default(),
             });
@@ -277,13 +299,19 @@ impl<A: Apply> Acceptance<A> {
         until.min()
     }
 
-    /// Releases the sources whose time is over.
+    /// Releases the sources whose time is over. That of a disconnected source begins again: it cannot send the rules meanwhile.
     fn release(&mut self) {
+        let LossPolicy::Protect { delay } = self.losses else { return };
         let now = Instant::now();
-        for SourceState { name, holdings, .. } in &mut self.sources {
-            if matches!(holdings.held_back, Some(HeldBack::Until(until)) if until <= now) {
-                tracing::warn!(source = &**name, "applying the removal of all rules of this source");
-                holdings.held_back = None;
+        for source in &mut self.sources {
+            if !matches!(source.holdings.held_back, Some(HeldBack::Until(until)) if until <= now) {
+                continue;
+            }
+            if source.is_connected() {
+                tracing::warn!(source = &*source.name, "applying the removal of all rules of this source");
+                source.holdings.held_back = None;
+            } else {
+                source.holdings.held_back = Some(HeldBack::Until(now + delay));
             }
         }
     }
@@ -297,7 +325,7 @@ impl<A: Apply> Acceptance<A> {
             }
             let is_new = candidate.decision.is_none();
             let verdict = match source.holdings.held_back {
-                Some(HeldBack::Lost) => Err(vec![lost(&candidate.update.source)]),
+                Some(HeldBack::Lost) => Err(vec![lost(&candidate.update.source, self.applied > 0)]),
                 _ if is_new => self.target.check(&candidate.update),
                 _ => continue,
             };
@@ -324,15 +352,40 @@ impl<A: Apply> Acceptance<A> {
         for candidate in &mut candidates {
             candidate.refused_after = None;
         }
-        while self.apply_together(&mut candidates).await
-            || self.apply_alone(&mut candidates).await
-            || self.apply_all_but_one(&mut candidates).await
-        {}
-        for candidate in &mut candidates {
-            self.newly_refused += u64::from(candidate.decision.is_none());
-            candidate.refuse();
+        if self.has_first || self.apply_first(&mut candidates).await {
+            while self.apply_together(&mut candidates).await
+                || self.apply_alone(&mut candidates).await
+                || self.apply_all_but_one(&mut candidates).await
+            {}
+            for candidate in &mut candidates {
+                self.newly_refused += u64::from(candidate.decision.is_none());
+                candidate.refuse();
+            }
         }
         self.candidates.append(&mut candidates);
+    }
+
+    /// Applies the first configuration. Returns whether it is in use; else the offers at fault are refused, and the others pending.
+    async fn apply_first(&mut self, candidates: &mut Vec<Candidate>) -> bool {
+        let is_missing =
+            |source: &SourceState| source.holdings.held_back.is_some() && !source.required.is_empty();
+        if self.sources.iter().any(is_missing) {
+            candidates.iter_mut().for_each(|candidate| candidate.decide(Decision::Pending));
+            return false;
+        }
+        let mut first = FirstConfiguration::new(candidates.len());
+        while let Err(faults) = self.apply(first.update(candidates)).await {
+            let may_miss =
+                |candidate: &Candidate| !self.sources[candidate.source].requires(&candidate.update);
+            let may_skip = |candidate: &Candidate| self.sources[candidate.source].skip_bad_resources;
+            if !first.leave_out(candidates, &faults, may_miss, may_skip) {
+                self.newly_refused += first::refuse(candidates, &faults);
+                return false;
+            }
+        }
+        self.has_first = true;
+        first.accept(candidates);
+        true
     }
 
     /// Applies all candidates together, or those that the faults do not name. Returns whether some were accepted.
@@ -385,19 +438,13 @@ impl<A: Apply> Acceptance<A> {
         let mut faults = candidate.faults.clone();
         while let Some(named) = candidate.faulty_resources(&faults).filter(|named| !named.is_subset(&bad)) {
             bad.extend(named);
-            let (good, rest) = candidate.update.split(&bad);
+            let (good, _) = candidate.update.split(&bad);
             let changes = !good.is_empty();
             if changes && let Err(others) = self.apply(good).await {
                 faults = others;
                 continue;
             }
-            if candidate.decision.is_none() {
-                let names: Vec<String> = bad.iter().map(ToString::to_string).collect();
-                tracing::warn!(source = &*rest.source, resources = names.join(", "), "bad resources skipped");
-            }
-            candidate.decide(Decision::Live);
-            candidate.update = rest;
-            candidate.skipped = true;
+            candidate.skip(&bad);
             return changes;
         }
         false
@@ -447,9 +494,10 @@ impl<A: Apply> Acceptance<A> {
 }
 
 /// The fault of updates of a source that has lost all its resources.
-fn lost(source: &str) -> ValidationError {
+fn lost(source: &str, is_configured: bool) -> ValidationError {
+    let remains = if is_configured { "; the last good configuration remains in use" } else { "" };
     ValidationError::error(format!(
-        "{source} has no resources any more; the last good configuration remains in use (--allow-empty applies such an update)"
+        "{source} has no resources any more{remains} (--allow-empty applies such an update)"
     ))
 }
 

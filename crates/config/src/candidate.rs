@@ -73,6 +73,35 @@ impl Candidate {
         errors.map(|fault| fault.resource.clone().filter(|name| own.contains(name))).collect()
     }
 
+    /// Returns the errors that are about this candidate.
+    pub(crate) fn own_faults(&self, faults: &[ValidationError]) -> Vec<ValidationError> {
+        let own: HashSet<&ResourceName> = self.resources().collect();
+        let is_own = |fault: &&ValidationError| {
+            fault.is_error()
+                && (self.update.faults.contains(fault)
+                    || fault.resource.as_ref().is_some_and(|name| own.contains(name)))
+        };
+        faults.iter().filter(is_own).cloned().collect()
+    }
+
+    /// Returns its resources that errors name.
+    pub(crate) fn named_resources(&self, faults: &[ValidationError]) -> HashSet<ResourceName> {
+        let named = named(faults);
+        self.resources().filter(|name| named.contains(name)).cloned().collect()
+    }
+
+    /// Reduces it to these resources: the others are in use.
+    pub(crate) fn skip(&mut self, skipped: &HashSet<ResourceName>) {
+        let (_, rest) = self.update.split(skipped);
+        if self.decision != Some(Decision::Live) {
+            let names: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+            tracing::warn!(source = &*rest.source, resources = names.join(", "), "bad resources skipped");
+        }
+        self.decide(Decision::Live);
+        self.update = rest;
+        self.skipped = true;
+    }
+
     /// The names of new and changed resources.
     fn resources(&self) -> impl Iterator<Item = &ResourceName> {
         self.update

@@ -51,6 +51,7 @@ mod document;
 mod envoy_types;
 mod envoy_v2;
 mod evolution;
+mod first;
 mod holdings;
 mod identity;
 mod istio;

@@ -1,10 +1,10 @@
 //! Subscriptions to servers of configuration, whatever their protocol.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -17,8 +17,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::service::Routes;
 
 use crate::{
-    Offer, Offers, Parsed, Update,
+    Offer, Offers, Parsed, Update, ValidationError,
     identity::sink_id,
+    join_texts, limit_texts,
     mcp::sink::{self as mcp, ResourceSinkService},
     proto::envoy::config::core::v3::Node,
     source::{ReloadRequests, Source, SourceHandle, SourceSettings, SourceStatus, StreamError, unix_time},
@@ -31,6 +32,8 @@ use crate::{
 
 /// The pause after which pushes are offered: those of several collections belong together, but arrive in any order.
 const QUIET: Duration = Duration::from_millis(200);
+/// The number of faults of a collection in a warning.
+const MAX_FAULTS: usize = 3;
 /// The longest time for which pushes are gathered.
 const LONGEST: Duration = Duration::from_secs(2);
 
@@ -225,6 +228,7 @@ impl StreamSource {
 
     async fn offer(self, mut offers: Offers) {
         let source: Arc<str> = self.name.as_str().into();
+        let running = self.running.clone();
         let skip_bad_resources = self.options.skip_bad_resources;
         let mut subscription = self.connect();
         let mut batch = Vec::new();
@@ -244,6 +248,7 @@ impl StreamSource {
             }
             let decode = |pushed: stream::RawChange| {
                 let (change, faults) = convert::decode(&pushed, &source);
+                running.read(&pushed.collection, &faults);
                 if !faults.is_empty() && !skip_bad_resources {
                     return Err(faults);
                 }
@@ -295,6 +300,21 @@ impl Source for StreamSource {
 #[derive(Debug, Default)]
 struct Running {
     sink: OnceLock<(String, Sink)>,
+    /// The faults of collections whose last push cannot be read.
+    unreadable: Mutex<BTreeMap<Arc<str>, String>>,
+}
+
+impl Running {
+    /// Records the faults of a push.
+    fn read(&self, collection: &Arc<str>, faults: &[ValidationError]) {
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        if faults.is_empty() {
+            unreadable.remove(collection);
+        } else {
+            let texts = limit_texts(faults.iter().map(ToString::to_string), MAX_FAULTS);
+            unreadable.insert(collection.clone(), join_texts(&texts));
+        }
+    }
 }
 
 impl SourceHandle for Running {
@@ -306,10 +326,19 @@ impl SourceHandle for Running {
         status.boxed()
     }
 
-    fn warning(&self) -> Option<String> {
-        let (source, sink) = self.sink.get()?;
-        let StreamError { error, since } = sink.health().error()?;
-        let seconds = unix_time().saturating_sub(since);
-        Some(format!("{source} has not been connected for {seconds} s: {error}"))
+    fn warnings(&self) -> Vec<String> {
+        let Some((source, sink)) = self.sink.get() else { return Vec::new() };
+        let disconnected = sink.health().error().map(|StreamError { error, since }| {
+            let seconds = unix_time().saturating_sub(since);
+            format!("{source} has not been connected for {seconds} s: {error}")
+        });
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreadable =
+            unreadable.iter().map(|(collection, faults)| format!("{source}: {collection}: {faults}"));
+        disconnected.into_iter().chain(unreadable).collect()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.sink.get().is_some_and(|(_, sink)| sink.health().is_connected())
     }
 }

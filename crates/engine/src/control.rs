@@ -91,7 +91,7 @@ pub struct Awaited {
 impl ConfigStatus {
     /// Returns warnings about sources that are not connected, and a configuration in use that is empty or has no rules.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = self.sources.iter().filter_map(|source| source.warning()).collect();
+        let mut warnings: Vec<String> = self.sources.iter().flat_map(|source| source.warnings()).collect();
         let count = |role: Option<Kind>| -> usize {
             let of_role = |name: &str| match Collection::new(name).role() {
                 None => false,
@@ -137,7 +137,11 @@ impl ConfigStatus {
             let waited = now.saturating_sub(awaited.since);
             format!("{} from {} (for {waited} s)", awaited.collection, awaited.source)
         });
-        awaited.collect()
+        let mut pending: Vec<String> = awaited.collect();
+        if !self.refusal.is_empty() {
+            pending.push(format!("a valid configuration: {}", join_texts(&self.refusal)));
+        }
+        pending
     }
 }
 

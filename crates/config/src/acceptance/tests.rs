@@ -6,9 +6,7 @@ use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::{
-    Change, CollectionFilter, Content, Decisions, Kind, Resource, ResourceName, collection, source::Source,
-};
+use crate::{CollectionFilter, Content, Decisions, Kind, Resource, ResourceName, collection, source::Source};
 
 /// A source that offers the updates of the test.
 struct Scripted {
@@ -109,6 +107,90 @@ async fn the_first_configuration_waits_for_all_required_collections() {
     assert_eq!(decision(&mut others).await, Some(Decision::Live));
 }
 
+fn bad_rule() -> Vec<ValidationError> {
+    vec![ValidationError::error("bad").of(ResourceName::new("r", Kind::Rule, "ns"))]
+}
+
+#[tokio::test]
+async fn a_fault_of_one_source_delays_the_first_configuration_of_all() {
+    let (rules, rules_script) = part("r", only("rules"), &["rules"]);
+    let (others, others_script) = part("h", all_but("rules"), &["handlers"]);
+    let mut offers = start(vec![rules, others]);
+    let mut rules = rules_script.offer(&[full("rules", &["r"])]).await;
+    assert_eq!(decision(&mut rules).await, Some(Decision::Pending));
+    let mut others = others_script.offer(&[full("handlers", &["h"])]).await;
+    assert_eq!(decide(&mut offers, &[Err(bad_rule())]).await, ["h, r"], "and nothing without the rule");
+    assert_eq!(decision(&mut rules).await, Some(Decision::Refused(bad_rule())));
+    assert_eq!(decision(&mut others).await, Some(Decision::Pending));
+    let mut others = others_script.offer(&[full("handlers", &["h", "i"])]).await;
+    assert_eq!(decide(&mut offers, &[Err(bad_rule())]).await, ["h, r"]);
+    assert_eq!(decision(&mut others).await, Some(Decision::Pending));
+    let mut rules = rules_script.offer(&[full("rules", &["s"])]).await;
+    assert_eq!(decide(&mut offers, &[Ok(())]).await, ["h, r"], "a push of one collection repairs it");
+    assert_eq!(decision(&mut rules).await, Some(Decision::Live));
+    assert_eq!(decision(&mut others).await, Some(Decision::Live));
+}
+
+#[tokio::test]
+async fn faults_without_a_resource_refuse_the_whole_first_configuration() {
+    let (rules, rules_script) = part("r", only("rules"), &["rules"]);
+    let (others, others_script) = part("h", all_but("rules"), &["handlers"]);
+    let mut offers = start(vec![rules, others]);
+    let mut decisions = [
+        rules_script.offer(&[full("rules", &["r"])]).await,
+        others_script.offer(&[full("handlers", &["h"])]).await,
+    ];
+    assert_eq!(decide(&mut offers, &[Err(fault())]).await, ["h, r"]);
+    let mut refused = Vec::new();
+    for decisions in &mut decisions {
+        while refused.last() != Some(&Some(Decision::Refused(fault()))) {
+            refused.push(decision(decisions).await);
+        }
+        refused.clear();
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_cannot_be_read_delays_the_first_configuration_of_others() {
+    let (rules, rules_script) = part("r", only("rules"), &["rules"]);
+    let (others, others_script) = part("h", all_but("rules"), &["handlers"]);
+    let mut offers = start(vec![rules, others]);
+    let mut others = others_script.offer(&[full("handlers", &["h"])]).await;
+    assert_eq!(decision(&mut others).await, Some(Decision::Pending));
+    let _nothing = rules_script.offer(&[]).await;
+    assert_eq!(decide(&mut offers, &[Err(fault())]).await, ["h, r"]);
+    let rules = rules_script.offer(&[full("rules", &["r"])]).await;
+    assert_eq!(decide(&mut offers, &[Ok(())]).await, ["h, r"]);
+    drop(rules);
+}
+
+#[tokio::test]
+async fn a_faulty_collection_that_is_not_required_is_left_out_of_the_first_configuration() {
+    let (source, script) = part("s", CollectionFilter::default(), &["handlers"]);
+    let (rules, rules_script) = part("r", only("rules"), &[]);
+    let mut offers = start(vec![source, rules]);
+    let mut rules = rules_script.offer(&[full("rules", &["r"])]).await;
+    assert_eq!(decision(&mut rules).await, Some(Decision::Pending));
+    let mut handlers = script.offer(&[full("handlers", &["h"])]).await;
+    assert_eq!(decide(&mut offers, &[Err(bad_rule()), Ok(()), Err(bad_rule())]).await, ["s, r", "s", "r"]);
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Live));
+    assert_eq!(decision(&mut rules).await, Some(Decision::Refused(bad_rule())));
+}
+
+#[tokio::test]
+async fn the_first_configuration_lacks_resources_that_may_be_skipped() {
+    let (rules, rules_script) = part("r", only("rules"), &["rules"]);
+    let (others, others_script) = part("h", all_but("rules"), &["handlers"]);
+    let mut offers = start(vec![MergedSource { skip_bad_resources: true, ..rules }, others]);
+    let mut decisions = rules_script.offer(&[full("rules", &["q", "r"])]).await;
+    let _handlers = others_script.offer(&[full("handlers", &["h"])]).await;
+    decide(&mut offers, &[Err(bad_rule())]).await;
+    let offer = next(&mut offers).await;
+    assert_eq!(names_in(offer.content(), "rules"), Some(BTreeSet::from(["q".to_owned()])));
+    offer.accept();
+    while decision(&mut decisions).await != Some(Decision::Live) {}
+}
+
 #[tokio::test]
 async fn a_source_that_can_read_nothing_is_not_waited_for() {
     let (source, script) = part("r", only("rules"), &["rules"]);
@@ -145,18 +227,20 @@ async fn decide(offers: &mut mpsc::Receiver<Offer>, verdicts: &[Verdict]) -> Vec
 
 /// Three sources that have offered a collection each, in one batch.
 async fn three() -> (mpsc::Receiver<Offer>, [Decisions; 3], [Script; 3]) {
-    let (handlers, handlers_script) = part("h", only("handlers"), &["handlers"]);
-    let (rules, rules_script) = part("r", only("rules"), &["rules"]);
-    let (instances, instances_script) = part("i", only("instances"), &["instances"]);
-    let offers = start(vec![handlers, rules, instances]);
-    let mut decisions = [
+    let (handlers, handlers_script) = part("h", only("handlers"), &[]);
+    let (rules, rules_script) = part("r", only("rules"), &[]);
+    let (instances, instances_script) = part("i", only("instances"), &[]);
+    let (others, others_script) = part("o", only("istio/x/y"), &[]);
+    let mut offers = start(vec![handlers, rules, instances, others]);
+    // The others arrive while this one is decided on, and are in one batch.
+    let _first = others_script.offer(&[full("istio/x/y", &[])]).await;
+    let first = next(&mut offers).await;
+    let decisions = [
         handlers_script.offer(&[full("handlers", &["h"])]).await,
         rules_script.offer(&[full("rules", &["r"])]).await,
         instances_script.offer(&[full("instances", &["i"])]).await,
     ];
-    for pending in &mut decisions[..2] {
-        assert_eq!(decision(pending).await, Some(Decision::Pending));
-    }
+    first.accept();
     (offers, decisions, [handlers_script, rules_script, instances_script])
 }
 
@@ -436,4 +520,136 @@ proptest::proptest! {
             assert!(converged.is_ok(), "what the sources hold is not in use");
         });
     }
+}
+
+/// Refuses resources named `bad`, and rules without the handler of their name. The faults name them.
+struct Referring {
+    in_use: InUse,
+    applied: watch::Sender<Vec<(InUse, bool)>>,
+}
+
+impl Apply for Referring {
+    async fn apply(&mut self, update: Update) -> Verdict {
+        let mut next = self.in_use.clone();
+        let mut is_whole = true;
+        for (names, short) in next.iter_mut().zip(COLLECTIONS) {
+            match names_in(&update, short) {
+                Some(new) => *names = new,
+                None => is_whole = false,
+            }
+        }
+        let is_faulty =
+            |short: &str, name: &String| name == "bad" || short == "rules" && !next[0].contains(name);
+        let faulty = COLLECTIONS
+            .iter()
+            .zip(&next)
+            .flat_map(|(short, names)| names.iter().filter(|name| is_faulty(short, name)));
+        let faults: Vec<_> = faulty
+            .map(|name| {
+                ValidationError::error("faulty").of(ResourceName::new(name.as_str(), Kind::Rule, "ns"))
+            })
+            .collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        self.in_use = next;
+        self.applied.send_modify(|applied| applied.push((self.in_use.clone(), is_whole)));
+        Ok(())
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    /// Whatever arrives first, in any order and at any time: nothing is in use before every collection is without a fault, nothing
+    /// refers to what is not there, and valid collections come into use.
+    #[test]
+    fn nothing_is_in_use_before_everything_is_valid(
+        steps in proptest::collection::vec((0..3_usize, 0u8..8, proptest::bool::ANY, 0u64..3000), 0..12),
+        last in 0u8..8,
+        order in proptest::sample::select(vec![[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]),
+        times in 0u64..3000,
+    ) {
+        let names = |bits: u8, bad: bool| -> Vec<String> {
+            let good = (0..3).filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("n{bit}"));
+            good.chain(bad.then(|| "bad".to_owned())).collect()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let applied = runtime.block_on(async {
+            let (states, sources): (Vec<_>, Vec<MergedSource>) = COLLECTIONS
+                .into_iter()
+                .map(|short| {
+                    let (sender, state) = watch::channel(vec!["bad".to_owned()]);
+                    let required = BTreeSet::from([collection(short).unwrap()]);
+                    let source = Latest { state, collection: short };
+                    (sender, MergedSource { filter: only(short), required, ..source.into() })
+                })
+                .unzip();
+            let (applied, mut seen) = watch::channel(Vec::new());
+            tokio::spawn(Acceptance::new(Referring { in_use: Default::default(), applied }).run(sources));
+            for (collection, bits, bad, pause) in steps {
+                states[collection].send_replace(names(bits, bad));
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            for collection in order {
+                states[collection].send_replace(names(last, false));
+                tokio::time::sleep(Duration::from_millis(times)).await;
+            }
+            let expected: InUse = std::array::from_fn(|_| names(last, false).into_iter().collect());
+            let is_last = |applied: &Vec<(InUse, bool)>| applied.last().is_some_and(|(in_use, _)| *in_use == expected);
+            let converged = tokio::time::timeout(Duration::from_secs(5), seen.wait_for(is_last)).await;
+            converged.expect("what the sources hold comes into use").unwrap().clone()
+        });
+        assert!(applied[0].1, "the first configuration lacks a collection: {applied:?}");
+    }
+}
+
+/// A source whose connection the test opens and closes.
+#[derive(Debug)]
+struct Connection(watch::Receiver<bool>);
+
+impl SourceHandle for Connection {
+    fn status(&self) -> futures_util::future::BoxFuture<'_, Option<crate::source::SourceStatus>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn is_connected(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+struct Connected(Scripted, watch::Receiver<bool>);
+
+impl Source for Connected {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
+        Some(Arc::new(Connection(self.1.clone())))
+    }
+
+    fn run(self: Box<Self>, offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::new(self.0).run(offers)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_are_not_removed_while_their_source_is_disconnected() {
+    let (sender, changes) = mpsc::channel(1);
+    let (connection, connected) = watch::channel(true);
+    let source = Connected(Scripted { name: "s", changes }, connected);
+    let script = Script { changes: sender };
+    let (target, mut offers) = mpsc::channel(1);
+    let delay = Duration::from_secs(10);
+    tokio::spawn(Acceptance::new(target).with_losses(LossPolicy::Protect { delay }).run(vec![source.into()]));
+    let _first = script.offer(&[full("handlers", &["h"]), full("rules", &["r"])]).await;
+    next(&mut offers).await.accept();
+    let _removal = script.offer(&[full("rules", &[])]).await;
+    connection.send_replace(false);
+    tokio::time::sleep(10 * delay).await;
+    assert!(offers.try_recv().is_err(), "the source cannot send the rules again");
+    connection.send_replace(true);
+    let offer = tokio::time::timeout(2 * delay, offers.recv()).await.unwrap().unwrap();
+    assert_eq!(names_in(offer.content(), "rules"), Some(BTreeSet::new()));
 }

@@ -16,9 +16,14 @@ pub trait SourceHandle: Debug + Send + Sync {
     /// Returns the state of the source, or `None` before it has started.
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>>;
 
-    /// Returns a warning if the source has no connection that works.
-    fn warning(&self) -> Option<String> {
-        None
+    /// Returns warnings: that no connection of the source works, and what of it cannot be read.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns whether the source can send changes now.
+    fn is_connected(&self) -> bool {
+        true
     }
 }
 

@@ -179,23 +179,29 @@ impl SnapshotBuilder {
         Self { vocabulary, handlers, rules, faults, allowed: set.allowed_deprecated() }
     }
 
-    /// The faults of the configuration.
-    pub fn faults(&self) -> &[ValidationError] {
-        &self.faults
+    /// Returns the faults of the configuration. Fields that the policy rejects are errors.
+    pub fn faults(mut self, policy: &FieldPolicy) -> Vec<ValidationError> {
+        self.judge(policy);
+        self.faults
+    }
+
+    /// Applies the policy for fields; returns whether it rejects the configuration.
+    fn judge(&mut self, policy: &FieldPolicy) -> bool {
+        let mut policy = policy.clone();
+        policy.allowed.append(&mut self.allowed);
+        policy.judge(&mut self.faults)
     }
 
     /// Opens the handlers, except those carried over from the previous snapshot, and assembles the snapshot. Returns
     /// all faults; unless the options are lenient, an error among them rejects the configuration.
     pub async fn build(
-        self,
+        mut self,
         former: Option<&Snapshot>,
         connect: &dyn Connect,
         options: &BuildOptions,
     ) -> Result<(Snapshot, Vec<ValidationError>), Vec<ValidationError>> {
+        let refused = self.judge(&options.fields);
         let mut faults = self.faults;
-        let mut fields = options.fields.clone();
-        fields.allowed.extend(self.allowed);
-        let refused = fields.judge(&mut faults);
         if options.lenient {
             // As in Mixer, such a constant is an error of the requests that need it.
             let constants = faults.iter_mut().filter(|fault| fault.topic == Topic::InvalidConstant);

@@ -26,13 +26,17 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     error: Option<StreamError>,
+    /// Whether an error came after the last stream was opened or exchange succeeded.
+    failing: bool,
     /// When the open streams were opened.
     open: BTreeMap<StreamId, Instant>,
 }
 
 impl Health {
     pub(super) fn opened(&self, id: StreamId) {
-        self.lock().open.insert(id, Instant::now());
+        let mut state = self.lock();
+        state.failing = false;
+        state.open.insert(id, Instant::now());
     }
 
     /// Records the end of a stream. One that this side or the peer ended without an error changes nothing.
@@ -56,11 +60,19 @@ impl Health {
         let mut state = self.lock();
         let since = state.error.as_ref().map_or_else(unix_time, |earlier| earlier.since);
         state.error = Some(StreamError { error, since });
+        state.failing = true;
     }
 
     /// Forgets the error of a transport whose exchanges are independent.
     pub(crate) fn recovered(&self) {
-        self.lock().error = None;
+        let mut state = self.lock();
+        (state.error, state.failing) = (None, false);
+    }
+
+    /// Returns whether a stream is open, and its last exchange did not fail.
+    pub(crate) fn is_connected(&self) -> bool {
+        let state = self.lock();
+        !state.open.is_empty() && !state.failing
     }
 
     /// Returns the last error, unless a stream works.
