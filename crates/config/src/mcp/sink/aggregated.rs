@@ -1,9 +1,15 @@
 //! The predecessor of MCP, `AggregatedMeshConfigService` of Istio 1.0 and 1.1
 //! (docs/behaviour/mcp.md#the-aggregated-service).
 //!
-//! Names of collections take the place of type URLs, and resources are those of MCP.
+//! Resources are those of MCP. Istio 1.0 names collections by the type URLs of their resources, and 1.1 by their names.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use futures_util::{
     FutureExt as _,
@@ -11,9 +17,10 @@ use futures_util::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 
 use crate::{
+    Collection,
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         RequestResources, Resources,
@@ -37,10 +44,11 @@ type Client = AggregatedMeshConfigServiceClient<StreamClient<Channel>>;
 /// Keeps a sink connected to the `AggregatedMeshConfigService` of a peer, until `stop` is cancelled.
 pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptions, stop: CancellationToken) {
     let dial = options.clone();
+    let names = Arc::<ServerNames>::default();
     let run = move |stream: Stream, channel: Channel, requests: Requests| {
         let client = Client::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         match variant {
-            Variant::Sotw => exchange_whole(client, stream, requests).boxed(),
+            Variant::Sotw => exchange_whole(client, stream, requests, names).boxed(),
             Variant::Delta => exchange_deltas(client, stream, requests).boxed(),
         }
     };
@@ -48,10 +56,38 @@ pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptio
     source.watching(redial(&source, &options, stop, stream)).await;
 }
 
+/// How a server names collections: by type URLs, until it refuses them. One that refuses both kinds of names is tried with either.
+#[derive(Debug, Default)]
+struct ServerNames {
+    are_collections: AtomicBool,
+}
+
+impl ServerNames {
+    /// Returns the dialect of the next stream, and whether the server has answered on it.
+    fn dialect(&self) -> (Aggregated, Arc<AtomicBool>) {
+        let has_type_urls = !self.are_collections.load(Relaxed);
+        let dialect = Aggregated { has_type_urls, ..Aggregated::default() };
+        let is_answered = dialect.is_answered.clone();
+        (dialect, is_answered)
+    }
+
+    /// Handles the end of a stream without an answer.
+    fn ended(&self, status: &Status) {
+        if status.code() == Code::InvalidArgument {
+            self.are_collections.fetch_not(Relaxed);
+        }
+    }
+}
+
 /// Whole collections: `StreamAggregatedResources`.
 #[derive(Debug, Default)]
 pub struct Aggregated {
     types: TypeUrls,
+    /// Whether collections are requested by the type URL of their resources, where they have one.
+    has_type_urls: bool,
+    /// The requested collections by the names in requests.
+    requested: BTreeMap<String, String>,
+    is_answered: Arc<AtomicBool>,
     /// The version that was accepted last, by collection.
     accepted: BTreeMap<String, String>,
 }
@@ -61,12 +97,14 @@ impl Dialect for Aggregated {
     type Response = MeshConfigResponse;
 
     fn on_request(&mut self, request: RequestResources) -> Vec<MeshConfigRequest> {
-        let RequestResources { sink_node, collection: type_url, response_nonce, error_detail, .. } = request;
+        let RequestResources { sink_node, collection, response_nonce, error_detail, .. } = request;
+        let type_url = self.name(&collection);
         let question = MeshConfigRequest { sink_node, type_url, ..MeshConfigRequest::default() };
         if response_nonce.is_empty() {
+            self.requested.insert(question.type_url.clone(), collection);
             return vec![question];
         }
-        let Some(answer) = self.types.answer(&question.type_url, &response_nonce) else { return Vec::new() };
+        let Some(answer) = self.types.answer(&collection, &response_nonce) else { return Vec::new() };
         if error_detail.is_none() {
             self.accepted.insert(answer.type_url.clone(), answer.version);
         }
@@ -75,11 +113,21 @@ impl Dialect for Aggregated {
     }
 
     fn on_response(&mut self, response: MeshConfigResponse) -> Received<MeshConfigRequest> {
-        let MeshConfigResponse { version_info: version, resources, type_url: collection, nonce } = response;
+        let MeshConfigResponse { version_info: version, resources, type_url, nonce } = response;
+        self.is_answered.store(true, Relaxed);
         let system_version_info = version.clone();
-        let nonce = self.types.remember(&collection, Answer { type_url: collection.clone(), nonce, version });
+        let collection = self.requested.get(&type_url).unwrap_or(&type_url).clone();
+        let nonce = self.types.remember(&collection, Answer { type_url, nonce, version });
         let push = Resources { system_version_info, collection, resources, nonce, ..Resources::default() };
         Received::push(push)
+    }
+}
+
+impl Aggregated {
+    /// Returns the name of a collection in requests.
+    fn name(&self, collection: &str) -> String {
+        let message = Collection::new(collection).message().filter(|_| self.has_type_urls);
+        message.map_or_else(|| collection.to_owned(), |message| format!("type.googleapis.com/{message}"))
     }
 }
 
@@ -139,9 +187,19 @@ impl Dialect for AggregatedDelta {
 }
 
 /// Whole collections, on one stream.
-async fn exchange_whole(mut client: Client, stream: Stream, requests: Requests) -> Status {
+async fn exchange_whole(
+    mut client: Client,
+    stream: Stream,
+    requests: Requests,
+    names: Arc<ServerNames>,
+) -> Status {
     let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
-    exchange(stream, requests, Aggregated::default(), call).await
+    let (dialect, is_answered) = names.dialect();
+    let status = exchange(stream, requests, dialect, call).await;
+    if !is_answered.load(Relaxed) {
+        names.ended(&status);
+    }
+    status
 }
 
 /// Requests for one collection that wait for its stream.

@@ -1,14 +1,29 @@
 //! The protocol before MCP: `AggregatedMeshConfigService` of Istio 1.0 and 1.1.
 
+use std::time::Duration;
+
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use mixer_adapter_config::{
-    mcp::sink::{Aggregated, AggregatedDelta},
+    mcp::sink::{Aggregated, AggregatedDelta, dial_aggregated},
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         Resource,
+        aggregated_mesh_config_service_server::{
+            AggregatedMeshConfigService, AggregatedMeshConfigServiceServer,
+        },
     },
-    stream::sink::Mode,
+    stream::{
+        DialOptions, Peer, listen,
+        sink::{Mode, Sink, Variant},
+    },
 };
 use prost::Message;
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming, service::Routes};
 
 use super::{
     client::{Client, options},
@@ -87,4 +102,71 @@ fn changes_of_a_collection_are_applied_and_a_new_stream_states_what_is_held() {
     client.receive(changes("1", &[], &["ns/a"]));
     client.accept();
     assert_eq!(client.holds(RULES), ["ns/c@1"]);
+}
+
+/// A server that knows the rules by one name only, and ends streams that request another one, as those of Istio do.
+struct Named {
+    name: &'static str,
+    requested: mpsc::Sender<String>,
+}
+
+#[tonic::async_trait]
+impl AggregatedMeshConfigService for Named {
+    type StreamAggregatedResourcesStream = BoxStream<'static, Result<MeshConfigResponse, Status>>;
+    type IncrementalAggregatedResourcesStream =
+        BoxStream<'static, Result<IncrementalMeshConfigResponse, Status>>;
+
+    async fn stream_aggregated_resources(
+        &self,
+        request: Request<Streaming<MeshConfigRequest>>,
+    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
+        let (name, requested) = (self.name, self.requested.clone());
+        let mut requests = request.into_inner();
+        let first = requests.message().await?.unwrap();
+        let _ = requested.send(first.type_url.clone()).await;
+        let answer = match first.type_url == name {
+            true => Ok(MeshConfigResponse { type_url: first.type_url, ..whole("1", &["ns/a@1"]) }),
+            false => Err(Status::invalid_argument(format!("unsupported type_url {:?}", first.type_url))),
+        };
+        let acknowledged = stream::once(async move {
+            let second = requests.message().await?.unwrap_or_default();
+            let _ = requested.send(format!("{} {}", second.type_url, second.response_nonce)).await;
+            std::future::pending().await
+        });
+        Ok(Response::new(stream::iter([answer]).chain(acknowledged).boxed()))
+    }
+
+    async fn incremental_aggregated_resources(
+        &self,
+        _: Request<Streaming<IncrementalMeshConfigRequest>>,
+    ) -> Result<Response<Self::IncrementalAggregatedResourcesStream>, Status> {
+        Err(Status::unimplemented("not implemented"))
+    }
+}
+
+#[tokio::test]
+async fn collections_are_requested_by_the_type_url_and_then_by_name() {
+    const TYPE_URL: &str = "type.googleapis.com/istio.policy.v1beta1.Rule";
+    for (name, tried) in [(TYPE_URL, &[TYPE_URL][..]), (RULES, &[TYPE_URL, RULES])] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (requested, mut requests) = mpsc::channel(100);
+        let stop = CancellationToken::new();
+        let routes = Routes::new(AggregatedMeshConfigServiceServer::new(Named { name, requested }));
+        tokio::spawn(listen(listener, routes, stop.clone()));
+        let (sink, mut changes) = Sink::start(options(Mode::Full, &[RULES]), None);
+        let eager = DialOptions::default().first_wait(Duration::from_millis(10));
+        let server = Peer::new(address.to_string());
+        tokio::spawn(dial_aggregated(sink, server, Variant::Sotw, eager, stop.clone()));
+        let _stop = stop.drop_guard();
+        let soon = Duration::from_secs(10);
+        for name in tried {
+            assert_eq!(timeout(soon, requests.recv()).await.unwrap().as_deref(), Some(*name));
+        }
+        let offer = timeout(soon, changes.recv()).await.unwrap().unwrap();
+        assert_eq!(&*offer.content().collection, RULES);
+        offer.accept();
+        let answer = timeout(soon, requests.recv()).await.unwrap();
+        assert_eq!(answer, Some(format!("{name} 1")), "the answer has the name of the request");
+    }
 }
