@@ -19,6 +19,7 @@ use super::{
     output_args::OutputArgs,
     value_parsers::{self, DescriptorEntry},
 };
+use rate_limits::RateLimits;
 use requirements::Requirements;
 
 pub(super) const EXAMPLES: &str = "\
@@ -106,7 +107,8 @@ pub(super) struct EnvoyConfig {
 
     /// An entry of the rate limit's descriptors with the value of a request header
     ///
-    /// Can be repeated; requests without one of the headers are not limited [default: the entries that the quota reads]
+    /// Of the quotas that read KEY. Requests without the header are not limited, unless the expression has another value. Can be
+    /// repeated [default: the entries that the quota reads]
     #[arg(long, value_name = "KEY=HEADER", value_delimiter = ',', value_parser = value_parsers::descriptor_entry)]
     descriptor: Vec<DescriptorEntry>,
 
@@ -140,7 +142,9 @@ impl EnvoyConfig {
             !faults.iter().any(mixer_adapter_config::ValidationError::is_error),
             "the configuration has errors; `validate` lists all faults"
         );
-        let document = self.document(&Requirements::of(&set))?;
+        let requirements = Requirements::of(&set);
+        RateLimits::check_keys(self, &requirements)?;
+        let document = self.document(&requirements)?;
         match self.output.data() {
             Some(data) => data.print_documents(&document)?,
             None => super::print(&document)?,

@@ -30,7 +30,14 @@ impl<'a> Filters<'a> {
     /// The authorization filter of HTTP.
     pub(super) fn authorization(&self) -> String {
         let body = if self.requirements.body {
-            fill(BODY, &[("$BYTES", &BODY_BYTES.to_string())])
+            fill(
+                BODY,
+                &[
+                    ("$COMMENT", &self.body_comment()),
+                    ("$BYTES", &BODY_BYTES.to_string()),
+                    ("$PART", self.body_part()),
+                ],
+            )
         } else {
             String::new()
         };
@@ -52,6 +59,23 @@ impl<'a> Filters<'a> {
             CONNECTION_AUTHORIZATION,
             &[("$GRPC_SERVICE", GRPC_SERVICE), ("$FAILURE_MODE_ALLOW", self.failure_mode_allow())],
         )
+    }
+
+    /// Whether a longer body is cut off. Without a rule that reads whether it is, padding would pass any rule on the rest.
+    pub(super) fn body_part(&self) -> &'static str {
+        if self.requirements.body_part { "true" } else { "false" }
+    }
+
+    /// A comment about longer bodies.
+    pub(super) fn body_comment(&self) -> String {
+        match self.requirements.body_part {
+            true => format!(
+                "# A rule reads request.body: the first {BODY_BYTES} bytes, and request.body_truncated."
+            ),
+            false => format!(
+                "# A rule reads request.body: it is buffered, and requests with more than {BODY_BYTES} bytes get 413."
+            ),
+        }
     }
 
     fn failure_mode_allow(&self) -> &'static str {
@@ -174,8 +198,8 @@ typed_config:
   bootstrap_metadata_labels_key: labels
 "#;
 
-const BODY: &str = "# A rule reads request.body, which is the part of this size.
-with_request_body: {max_request_bytes: $BYTES, allow_partial_message: true}
+const BODY: &str = "$COMMENT
+with_request_body: {max_request_bytes: $BYTES, allow_partial_message: $PART}
 ";
 
 const TOKEN: &str = "# A rule reads request.auth...: put the filter envoy.filters.http.jwt_authn before this one, with payload_in_metadata.

@@ -15,8 +15,11 @@ pub(super) fn istio(options: &EnvoyConfig, requirements: &Requirements) -> Strin
     let address = options.address.first().map_or("", String::as_str);
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "9091"));
     let namespace = options.namespace.as_deref().unwrap_or("istio-system");
-    let body =
-        format!("includeRequestBodyInCheck: {{maxRequestBytes: {BODY_BYTES}, allowPartialMessage: true}}");
+    let body = format!(
+        "{}\nincludeRequestBodyInCheck: {{maxRequestBytes: {BODY_BYTES}, allowPartialMessage: {}}}",
+        filters.body_comment(),
+        filters.body_part()
+    );
     let limits = RateLimits::new(options, requirements);
     let rate_limit = match limits.is_empty() {
         true => String::new(),

@@ -1,9 +1,14 @@
 //! Descriptors of rate limits, by the quotas of a configuration.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use mixer_adapter_core::framework::suggest::suggest;
 
 use super::{EnvoyConfig, requirements::Requirements, template::quoted};
-use crate::cli::value_parsers::DescriptorEntry;
+use crate::cli::{UsageError, value_parsers::DescriptorEntry};
 
 /// The rate limits of a filter.
 pub(super) struct RateLimits {
@@ -44,6 +49,28 @@ impl RateLimits {
         Self { domain, limits }
     }
 
+    /// Checks that each key of `--descriptor` is read by a quota, unless one of them is not of this configuration: a misspelled key
+    /// would lift the limit.
+    pub(super) fn check_keys(options: &EnvoyConfig, requirements: &Requirements) -> Result<(), UsageError> {
+        let is_known = |quota: &String| {
+            let name = quota.rsplit('/').next().unwrap_or(quota);
+            requirements.quotas.keys().any(|known| known.name() == name)
+        };
+        if !options.rate_limit.iter().chain(&options.count_response_bytes).all(is_known) {
+            return Ok(());
+        }
+        let read: BTreeSet<&str> =
+            requirements.quotas.values().flat_map(|quota| quota.entries.keys()).map(String::as_str).collect();
+        let unknown = options.descriptor.iter().find(|entry| !read.contains(entry.key.as_str()));
+        let Some(DescriptorEntry { key, .. }) = unknown else { return Ok(()) };
+        let hint = match suggest(key, read.iter().copied()) {
+            Some(similar) => format!("; did you mean {similar}?"),
+            None if read.is_empty() => "; no quota of the configuration reads any".to_owned(),
+            None => format!("; the quotas read {}", Vec::from_iter(read).join(", ")),
+        };
+        Err(UsageError(format!("--descriptor {key}: no quota of the configuration reads this key{hint}")))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
@@ -62,23 +89,39 @@ impl RateLimit {
     fn new(quota: &str, requirements: &Requirements, options: &EnvoyConfig) -> Self {
         let name = quota.rsplit('/').next().unwrap_or(quota);
         let known: Vec<_> = requirements.quotas.iter().filter(|(known, _)| known.name() == name).collect();
-        let entries: BTreeSet<&String> = known.iter().flat_map(|(_, quota)| &quota.entries).collect();
+        let mut entries: BTreeMap<&str, bool> = BTreeMap::new();
+        for (key, is_optional) in known.iter().flat_map(|(_, quota)| &quota.entries) {
+            *entries.entry(key).or_insert(true) &= is_optional;
+        }
         let mut actions =
             vec![format!("{{generic_key: {{descriptor_key: quota, descriptor_value: {name}}}}}")];
         let mut comments = Vec::new();
         for DescriptorEntry { key, header } in &options.descriptor {
-            actions.push(request_header(key, header, false));
+            // Envoy sends no descriptor without all its headers: another quota's would lift this limit.
+            let is_optional = match entries.remove(key.as_str()) {
+                Some(is_optional) => is_optional,
+                None if known.is_empty() => false,
+                None => continue,
+            };
+            if !is_optional {
+                comments.push(format!("Requests without the header {header} are not limited."));
+            }
+            actions.push(request_header(key, header, is_optional));
         }
-        let is_given = |key: &String| options.descriptor.iter().any(|entry| entry.key == *key);
-        for key in entries.into_iter().filter(|key| !is_given(key)) {
+        for (key, is_optional) in entries {
             match Source::of(key) {
                 Source::Supplied => {}
                 Source::Action(action) => actions.push(action),
                 Source::Header => {
+                    let unlimited = if is_optional {
+                        "An entry is"
+                    } else {
+                        "Requests without the header are not limited; an entry is"
+                    };
                     comments.push(format!(
-                        "Requests without the header {key} are not limited; --descriptor {key}=HEADER chooses another one."
+                        "{unlimited} taken from the header {key}; --descriptor {key}=HEADER chooses another one."
                     ));
-                    actions.push(request_header(key, key, false));
+                    actions.push(request_header(key, key, is_optional));
                 }
                 Source::Unknown => comments.push(format!(
                     "Rate limits do not know {key}; --descriptor {key}=HEADER takes it from a header."

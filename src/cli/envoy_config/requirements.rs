@@ -19,6 +19,8 @@ pub(super) struct Requirements {
     pub(super) quotas: BTreeMap<ResourceName, Quota>,
     /// Whether a rule reads the body of requests.
     pub(super) body: bool,
+    /// Whether a rule reads whether the body is cut off, and so decides on a part of it.
+    pub(super) body_part: bool,
     /// Whether a rule reads the token of requests.
     pub(super) token: bool,
     /// Headers of requests that reports read.
@@ -32,8 +34,8 @@ pub(super) struct Requirements {
 pub(super) struct Quota {
     /// The namespaces of the rules.
     pub(super) namespaces: BTreeSet<String>,
-    /// The entries of its descriptors: keys of `ratelimit.descriptor`, and attributes.
-    pub(super) entries: BTreeSet<String>,
+    /// The entries of its descriptors: keys of `ratelimit.descriptor`, and attributes; with whether all expressions do without.
+    pub(super) entries: BTreeMap<String, bool>,
 }
 
 /// An attribute that an expression reads, with the key if it is a map.
@@ -41,6 +43,8 @@ pub(super) struct Quota {
 struct Read {
     attribute: String,
     key: Option<String>,
+    /// Whether `|` follows.
+    has_fallback: bool,
 }
 
 impl Requirements {
@@ -74,7 +78,9 @@ impl Requirements {
                 Some(Variety::Quota) => {
                     let quota = self.quotas.entry(found.name().clone()).or_default();
                     quota.namespaces.insert(namespace.to_owned());
-                    quota.entries.extend(inputs.into_iter().filter_map(entry));
+                    for (name, is_optional) in inputs.into_iter().filter_map(entry) {
+                        *quota.entries.entry(name).or_insert(true) &= is_optional;
+                    }
                 }
                 Some(Variety::Report) => self.note_logged(&inputs),
                 _ => {
@@ -92,6 +98,7 @@ impl Requirements {
     fn note(&mut self, inputs: &BTreeSet<Read>) {
         let reads = |prefix: &str| inputs.iter().any(|read| read.attribute.starts_with(prefix));
         self.body |= reads("request.body");
+        self.body_part |= reads("request.body_truncated");
         self.token |= reads("request.auth.");
     }
 
@@ -106,15 +113,14 @@ impl Requirements {
     }
 }
 
-/// The entry of a descriptor that an input of a quota is read from.
-fn entry(read: Read) -> Option<String> {
-    match (read.attribute.as_str(), read.key) {
-        ("ratelimit.descriptor", key) => key,
-        (attribute, _) if attribute.contains('.') && !attribute.starts_with("ratelimit.") => {
-            Some(read.attribute)
-        }
-        _ => None,
-    }
+/// The entry of a descriptor that an input of a quota is read from, and whether the input has another value without it.
+fn entry(read: Read) -> Option<(String, bool)> {
+    let name = match (read.attribute.as_str(), read.key) {
+        ("ratelimit.descriptor", key) => key?,
+        (attribute, _) if attribute.contains('.') && !attribute.starts_with("ratelimit.") => read.attribute,
+        _ => return None,
+    };
+    Some((name, read.has_fallback))
 }
 
 fn variety(set: &ConfigSet, instance: &Instance, namespace: &str) -> Option<Variety> {
@@ -159,8 +165,11 @@ fn reads(text: &str) -> BTreeSet<Read> {
         let (name, after) = rest.split_at(end);
         let index = after.trim_start().strip_prefix('[').and_then(|after| literal(after.trim_start()));
         let key = index.map(|(key, _)| key.to_owned());
-        found.insert(Read { attribute: name.trim_end_matches('.').to_owned(), key });
         rest = index.map_or(after, |(_, after)| after);
+        let behind =
+            if key.is_some() { rest.trim_start().trim_start_matches(']') } else { rest }.trim_start();
+        let has_fallback = behind.starts_with('|') && !behind.starts_with("||");
+        found.insert(Read { attribute: name.trim_end_matches('.').to_owned(), key, has_fallback });
     }
     found
 }
@@ -236,7 +245,9 @@ mod tests {
             panic!("{requirements:?}")
         };
         assert_eq!(name.name(), "q");
-        assert_eq!(quota.entries.iter().collect::<Vec<_>>(), ["plan", "source.principal", "user"]);
+        let entries: Vec<_> =
+            quota.entries.iter().map(|(name, is_optional)| (name.as_str(), *is_optional)).collect();
+        assert_eq!(entries, [("plan", false), ("source.principal", true), ("user", false)]);
         assert_eq!(quota.namespaces.iter().collect::<Vec<_>>(), ["istio-system"]);
     }
 
@@ -253,6 +264,6 @@ mod tests {
         assert_eq!(reported.response_headers.iter().collect::<Vec<_>>(), ["x-b"]);
         let check = instance("entry", "listentry", "{value: request.auth.principal}");
         let checked = requirements(&[check, rule("request.body == \"x\"", "entry")].concat());
-        assert!(checked.body && checked.token, "{checked:?}");
+        assert!(checked.body && checked.token && !checked.body_part, "{checked:?}");
     }
 }

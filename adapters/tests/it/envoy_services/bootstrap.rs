@@ -63,7 +63,11 @@ spec: {actions: [{handler: log, instances: [entry]}]}
 
 /// The bootstrap for the configuration, as text and read.
 fn bootstrap(flags: &[&str]) -> (String, Json) {
-    let folder = configured(CONFIG);
+    bootstrap_of(CONFIG, flags)
+}
+
+fn bootstrap_of(config: &str, flags: &[&str]) -> (String, Json) {
+    let folder = configured(config);
     let common = ["--config", folder.path().to_str().unwrap(), "--upstream", "127.0.0.1:8080"];
     let text = envoy_config(&[&common, flags].concat());
     let read = serde_saphyr::from_str(&text).unwrap();
@@ -122,10 +126,35 @@ fn envoy_accepts_every_bootstrap() {
 }
 
 #[test]
+fn a_part_of_a_body_is_decided_on_only_by_a_rule_that_reads_whether_it_is_one() {
+    let aware = CONFIG.replace(
+        "{value: request.body |",
+        "{value: conditional(request.body_truncated, \"\", request.body) |",
+    );
+    let (text, bootstrap) = bootstrap_of(&aware, &[]);
+    let check = filter(&bootstrap, "envoy.filters.http.ext_authz");
+    assert_eq!(check["with_request_body"]["allow_partial_message"], true, "{text}");
+}
+
+#[test]
+fn a_key_of_a_descriptor_that_no_quota_reads_is_an_error_with_a_hint() {
+    let folder = configured(CONFIG);
+    let flags = ["--upstream", "127.0.0.1:80", "--descriptor", "usre=x-user", "--config"];
+    let ran = run(&[&["envoy-config"], &flags[..], &[folder.path().to_str().unwrap()]].concat());
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let expected = "--descriptor usre: no quota of the configuration reads this key; did you mean user?";
+    assert!(ran.stderr.contains(expected), "{ran:?}");
+}
+
+#[test]
 fn a_bootstrap_has_what_the_rules_read() {
     let (text, bootstrap) = bootstrap(&["--descriptor", "user=x-user"]);
     let check = filter(&bootstrap, "envoy.filters.http.ext_authz");
-    assert_eq!(check["with_request_body"], json!({"max_request_bytes": 8192, "allow_partial_message": true}));
+    assert_eq!(
+        check["with_request_body"],
+        json!({"max_request_bytes": 8192, "allow_partial_message": false})
+    );
+    assert!(text.contains("more than 8192 bytes get 413"), "{text}");
     assert!(text.contains("put the filter envoy.filters.http.jwt_authn before this one"), "{text}");
     let log = &network_filter(&bootstrap)["access_log"][0]["typed_config"];
     assert_eq!(log["additional_request_headers_to_log"], json!(["content-type", "x-tenant"]));
@@ -151,7 +180,7 @@ fn a_bootstrap_has_what_the_rules_read() {
     assert_eq!(
         limit["rate_limits"],
         json!([
-            {"actions": [quota("bytes"), header("user", "x-user"), id()]},
+            {"actions": [quota("bytes"), id()]},
             {"actions": [
                 quota("per-user"),
                 header("user", "x-user"),

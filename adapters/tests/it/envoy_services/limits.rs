@@ -53,6 +53,27 @@ fn a_rate_is_limited_by_a_quota_and_the_client_is_shown_the_rest() {
     assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="over_limit"}"#), "1");
 }
 
+/// Envoy sends a descriptor only with all its headers: the key of one quota must not be in the descriptor of another.
+#[test]
+fn each_of_two_quotas_limits_requests_with_its_header_alone() {
+    if !is_there() {
+        return;
+    }
+    let by_key = LIMIT.replace("per-user", "per-key").replace(
+        r#"{user: 'ratelimit.descriptor["user"]'}"#,
+        r#"{key: 'ratelimit.descriptor["key"] | "none"'}"#,
+    );
+    let by_key = by_key
+        .replace("name: limits", "name: limits-of-keys")
+        .replace("handler: limits", "handler: limits-of-keys");
+    let flags = ["--descriptor", "user=x-user", "--descriptor", "key=x-key"];
+    let mesh = Mesh::start(&format!("{LIMIT}{by_key}"), &[], &flags);
+    let statuses = |headers: &[&str]| -> Vec<u16> { (0..3).map(|_| mesh.get("/", headers).status).collect() };
+    assert_eq!(statuses(&["x-user: alice", "x-key: one"]), [200, 200, 429]);
+    assert_eq!(statuses(&["x-key: two"]), [200, 200, 429], "without the header of the other quota");
+    assert_eq!(statuses(&[]), [200, 200, 429], "all requests without a key have one limit");
+}
+
 #[test]
 fn a_rate_without_a_quota_is_not_limited_and_one_that_cannot_be_determined_is_an_error() {
     if !is_there() {
@@ -65,8 +86,7 @@ fn a_rate_without_a_quota_is_not_limited_and_one_that_cannot_be_determined_is_an
 
     // A dimension that descriptors do not have.
     let config = LIMIT.replace(r#"ratelimit.descriptor["user"]"#, "source.user");
-    let flags = ["--rate-limit", "per-user", "--descriptor", "user=x-user"];
-    let mesh = Mesh::start(&config, &[], &flags);
+    let mesh = Mesh::start(&config, &[], &["--rate-limit", "per-user"]);
     assert_eq!(mesh.get("/", &["x-user: alice"]).status, 503);
     assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="failed"}"#), "1");
 }
