@@ -7,12 +7,17 @@ use tokio::{
 };
 use tokio_rustls::{
     TlsConnector,
-    rustls::{ClientConfig, crypto::ring, pki_types::ServerName},
+    rustls::{
+        ClientConfig,
+        client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+        crypto::ring,
+        pki_types::ServerName,
+    },
 };
 
 use super::{
     ClientOptions, HANDSHAKE, Identity, SanVerifier, ServerIdentity, TlsError, TlsFile,
-    materials::TlsMaterials, reloader::CertReloader,
+    chain_limit::ChainLimit, materials::TlsMaterials, reloader::CertReloader,
 };
 
 /// A connection over TLS.
@@ -113,15 +118,17 @@ fn config(materials: &TlsMaterials, options: &ClientOptions) -> Result<ClientCon
             Some(uris)
         }
     };
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Config(error.to_string()))?;
-    let builder = match accepted {
-        None => builder.with_root_certificates(roots),
-        Some(sans) => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(SanVerifier::new(roots, sans)))
-        }
+    let verifier: Arc<dyn ServerCertVerifier> = match accepted {
+        None => WebPkiServerVerifier::builder_with_provider(roots, provider)
+            .build()
+            .map_err(|error| TlsError::Config(error.to_string()))?,
+        Some(sans) => Arc::new(SanVerifier::new(roots, sans)),
     };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(ChainLimit::new(verifier)));
     match identity {
         None => Ok(builder.with_no_client_auth()),
         Some((chain, key)) => {

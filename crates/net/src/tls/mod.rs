@@ -8,6 +8,8 @@ mod error;
 mod options;
 
 #[cfg(feature = "tls")]
+mod chain_limit;
+#[cfg(feature = "tls")]
 mod client;
 #[cfg(not(feature = "tls"))]
 mod disabled;

@@ -3,13 +3,17 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::time;
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{ServerConfig, crypto::ring, server::WebPkiClientVerifier},
+    rustls::{
+        ServerConfig,
+        crypto::ring,
+        server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    },
     server::TlsStream,
 };
 
 use super::{
     Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
-    materials::TlsMaterials, reloader::CertReloader,
+    chain_limit::ChainLimit, materials::TlsMaterials, reloader::CertReloader,
 };
 use crate::Stream;
 
@@ -135,7 +139,8 @@ fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, Tl
             Clients::Optional => builder.allow_unauthenticated(),
             Clients::Unknown | Clients::Required => builder,
         };
-        builder.build().map_err(|error| TlsError::Config(error.to_string()))
+        let verifier = builder.build().map_err(|error| TlsError::Config(error.to_string()))?;
+        Ok(Arc::new(ChainLimit::<dyn ClientCertVerifier>::new(verifier)))
     };
     let Some((chain, key)) = materials.identity()? else {
         return Err(TlsError::Config("a server needs a certificate and a key".to_owned()));

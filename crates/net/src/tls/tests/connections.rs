@@ -121,6 +121,27 @@ async fn a_certificate_of_another_authority_is_refused_by_either_end() {
 }
 
 #[tokio::test]
+async fn a_chain_of_more_than_8_certificates_is_refused_by_either_end() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let certified = |san: &str, more: usize| {
+        let certified = authority.issue(&[san]);
+        let certificate = certified.certificate.clone() + &authority.pem().repeat(more);
+        Certified { certificate, ..certified }
+    };
+    let address = serve(put(&files.path("server"), &certified("127.0.0.1", 7), &authority)).await;
+    let longest = client(put(&files.path("longest"), &certified(CLIENT, 7), &authority), &[]);
+    assert_eq!(meet(&longest, address, "127.0.0.1").await.unwrap().0, CLIENT);
+    let longer = client(put(&files.path("longer"), &certified(CLIENT, 8), &authority), &[]);
+    assert!(meet(&longer, address, "127.0.0.1").await.is_err());
+    let address = serve(put(&files.path("server-longer"), &certified("127.0.0.1", 8), &authority)).await;
+    for servers in [&[][..], &["127.0.0.1"]] {
+        let own = client(put(&files.path("own"), &certified(CLIENT, 0), &authority), servers);
+        let error = meet(&own, address, "127.0.0.1").await.unwrap_err();
+        assert!(error.contains("the peer shows 9 certificates"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn files_that_are_not_there_yet_are_waited_for_and_then_used() {
     let (authority, files) = (Authority::new(), Files::new());
     let server = authority.issue(&["127.0.0.1"]);
