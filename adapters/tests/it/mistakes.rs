@@ -267,12 +267,13 @@ referenced attributes
   context.reporter.kind absence
   destination.namespace absence
   request.path absence
+  request.url_path absence
 took TIME
 ";
 
 /// The sample's explanation of a check without a path but with another attribute.
 fn expected_explanation() -> serde_json::Value {
-    let absent = ["context.reporter.kind", "destination.namespace", "request.path"]
+    let absent = ["context.reporter.kind", "destination.namespace", "request.path", "request.url_path"]
         .map(|name| json!({"name": name, "condition": "ABSENCE"}));
     json!({
         "text": null,
@@ -298,7 +299,7 @@ fn expected_explanation() -> serde_json::Value {
                     "step": "instance",
                     "instance": "path.instance.istio-system",
                     "params": [
-                        {"field": "value", "text": "request.path | \"/\"", "value": "\"/\" (STRING)"},
+                        {"field": "value", "text": "request.url_path | request.path | \"/\"", "value": "\"/\" (STRING)"},
                     ],
                     "built": {"name": "path.instance.istio-system", "value": {"string_value": "/"}},
                 },
@@ -337,7 +338,7 @@ namespace \"\"
 check: rule check-path.rule.istio-system: (always) -> matched
   in the sample:35
   instance path.instance.istio-system: {\"name\":\"path.instance.istio-system\",\"value\":{\"string_value\":\"/\"}}
-    value: expression request.path | \"/\" -> \"/\" (STRING)
+    value: expression request.url_path | request.path | \"/\" -> \"/\" (STRING)
   call closed-paths.handler.istio-system (listentry: path.instance.istio-system) in TIME -> {\"code\":\"OK\",\"message\":\"\",\"valid_duration\":\"300s\",\"valid_use_count\":10000}
 merged: allowed; valid for 5m0s and 10000 uses
 quota: rule limit-requests.rule.istio-system: (always) -> matched

@@ -267,3 +267,14 @@ fn a_body_that_the_rules_read_is_sent() {
     let body = "PERMISSION_DENIED:bodies.istio-system:bad is blacklisted";
     assert_eq!((denied.status, denied.body.as_str()), (403, body));
 }
+
+#[test]
+fn no_query_passes_the_sample() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(include_str!("../../../config/sample.yaml"), &[], &[]);
+    for (path, status) in [("/", 200), ("/admin", 403), ("/admin?", 403), ("/admin?x=1", 403)] {
+        assert_eq!(mesh.get(path, &[]).status, status, "{path}");
+    }
+}
