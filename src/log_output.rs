@@ -43,10 +43,27 @@ pub(crate) fn flush() {
     }
 }
 
+/// Returns an event as one line. Texts of peers, such as names of pushed resources, could otherwise forge events.
+fn one_line(event: &[u8]) -> Vec<u8> {
+    // The logger escapes ESC in values, and colors need it.
+    let is_plain = |byte: u8| byte == 0x1b || byte == b'\t' || !byte.is_ascii_control();
+    let text = event.strip_suffix(b"\n").unwrap_or(event);
+    let mut line = Vec::with_capacity(event.len());
+    for &byte in text {
+        if is_plain(byte) {
+            line.push(byte);
+        } else {
+            line.extend(byte.escape_ascii());
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
 impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match LINES.get() {
-            Some(lines) => lines.add(line.to_vec()),
+            Some(lines) => lines.add(one_line(line)),
             None => io::stderr().write_all(line)?,
         }
         Ok(line.len())
@@ -54,5 +71,20 @@ impl Write for LogLine {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line() {
+        assert_eq!(one_line(b"plain\n"), b"plain\n");
+        assert_eq!(one_line(b"name=a\r\nERROR forged\0\n"), b"name=a\\r\\nERROR forged\\x00\n");
+        assert_eq!(
+            one_line("\u{1b}[31mERROR\u{1b}[0m ä\n".as_bytes()),
+            "\u{1b}[31mERROR\u{1b}[0m ä\n".as_bytes()
+        );
     }
 }

@@ -17,7 +17,7 @@ use crate::log_output::{self, LogLine};
 pub(super) struct LogArgs {
     /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
     ///
-    /// Logs go to stderr. debug and trace do not include libraries, such as HTTP/2 frames; debug,h2=debug does
+    /// Logs go to stderr. A level is that of this program and its adapters, and libraries log errors; debug,h2=debug includes one
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
 
@@ -47,15 +47,15 @@ impl LogArgs {
     }
 }
 
-/// Libraries whose events below INFO are about frames, handshakes and polling.
+/// Libraries whose other events are about frames, handshakes and polling. Peers can cause any number of them.
 const LIBRARIES: [&str; 6] = ["h2", "hyper", "mio", "rustls", "tonic", "tower"];
 
-/// Limits a filter that is a level to the events of this program and of adapters: libraries log from INFO on. A filter that names
-/// targets decides on libraries, too.
+/// Limits a filter that is a level to the events of this program and of adapters: libraries log errors. A filter that names targets
+/// decides on libraries, too.
 fn without_libraries(filter: &str) -> String {
     match filter.trim().to_lowercase().as_str() {
-        level @ ("debug" | "trace") => {
-            let libraries: Vec<String> = LIBRARIES.iter().map(|library| format!("{library}=info")).collect();
+        level @ ("warn" | "info" | "debug" | "trace") => {
+            let libraries = LIBRARIES.map(|library| format!("{library}=error"));
             format!("{level},{}", libraries.join(","))
         }
         _ => filter.to_owned(),

@@ -29,6 +29,7 @@ mod listener;
 mod memory;
 mod open_files;
 mod rate;
+mod refusal_log;
 mod socket;
 pub mod tls;
 mod tokens;

@@ -9,6 +9,7 @@ use crate::{
     Limit, LimitHits, Workers,
     connection::{Connection, ConnectionLimits, HttpService, serve_stream},
     connections::{Connections, OpenConnection},
+    refusal_log::RefusalLog,
     socket::{ListenAddress, Socket, Stream, attach},
     tls,
 };
@@ -100,7 +101,8 @@ impl Listener {
     ) {
         let connections = TaskTracker::new();
         let open = Connections::new(self.hits.clone());
-        let port = Port { limits, make_service, tls: self.tls.clone(), stop: stop.clone(), open };
+        let refusals = Arc::new(RefusalLog::new());
+        let port = Port { limits, make_service, tls: self.tls.clone(), stop: stop.clone(), open, refusals };
         let reload = async {
             match &self.tls {
                 Some(tls) => tls.watch().await,
@@ -186,6 +188,7 @@ struct Port<M> {
     tls: Option<Arc<tls::Server>>,
     stop: CancellationToken,
     open: Arc<Connections>,
+    refusals: Arc<RefusalLog>,
 }
 
 impl<M> Port<M> {
@@ -232,7 +235,7 @@ impl<M> Port<M> {
                 if matches!(error, tls::TlsError::Timeout { .. }) {
                     self.open.hit(Limit::HandshakeTimeout);
                 }
-                tracing::info!(error = error.to_string(), "connection refused");
+                self.refusals.log(&error);
             }
         }
     }
