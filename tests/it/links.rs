@@ -204,6 +204,36 @@ fn links_between_pages_lead_to_files_and_headings() {
     report(&faults);
 }
 
+/// The folders of the root that no other project has: `src`, `tests` and `docs` may be an author's or upstream.
+const FOLDERS: [&str; 9] =
+    ["adapters", "benches", "build", "crates", "deploy", "examples", "fuzz", "tools", "xtask"];
+
+/// The paths of this repository in the code spans of a line: without placeholders, patterns and what builds make.
+fn paths_in_code(line: &str) -> impl Iterator<Item = &str> {
+    let spans = line.split('`').skip(1).step_by(2);
+    spans.filter(|span| {
+        let is_path =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '/' | '-' | '_');
+        let (first, rest) = span.split_once('/').unwrap_or((span, ""));
+        FOLDERS.contains(&first) && rest.contains(['/', '.']) && span.chars().all(is_path)
+    })
+}
+
+#[test]
+fn paths_in_code_are_in_the_repository() {
+    let repository = Repository::read();
+    let mut faults = Vec::new();
+    for (file, text) in repository.pages() {
+        for (line, content) in lines_of_prose(text) {
+            for path in paths_in_code(content) {
+                let link = Link { file, line, path: path.trim_end_matches('/'), anchor: None };
+                faults.extend(repository.fault(&link, file.ancestors().skip(1)));
+            }
+        }
+    }
+    report(&faults);
+}
+
 /// A page is cited by its path from the root, or from the folder of the file that cites it or one above.
 #[test]
 fn pages_that_text_cites_are_in_the_repository() {
