@@ -68,14 +68,14 @@ impl<'a> Filters<'a> {
 
     /// A comment about longer bodies.
     pub(super) fn body_comment(&self) -> String {
-        match self.requirements.body_part {
-            true => format!(
+        if self.requirements.body_part {
+            return format!(
                 "# A rule reads request.body: the first {BODY_BYTES} bytes, and request.body_truncated."
-            ),
-            false => format!(
-                "# A rule reads request.body: it is buffered, and requests with more than {BODY_BYTES} bytes get 413."
-            ),
+            );
         }
+        format!(
+            "# A rule reads request.body: it is buffered, and requests with more than {BODY_BYTES} bytes get 413."
+        )
     }
 
     fn failure_mode_allow(&self) -> &'static str {

@@ -49,14 +49,15 @@ impl RateLimits {
         Self { domain, limits }
     }
 
-    /// Checks that each key of `--descriptor` is read by a quota, unless one of them is not of this configuration: a misspelled key
-    /// would lift the limit.
+    /// Checks that each key of `--descriptor` is read by a quota, unless none of them is of this configuration: a misspelled key would
+    /// lift the limit.
     pub(super) fn check_keys(options: &EnvoyConfig, requirements: &Requirements) -> Result<(), UsageError> {
         let is_known = |quota: &String| {
             let name = quota.rsplit('/').next().unwrap_or(quota);
             requirements.quotas.keys().any(|known| known.name() == name)
         };
-        if !options.rate_limit.iter().chain(&options.count_response_bytes).all(is_known) {
+        let mut named = options.rate_limit.iter().chain(&options.count_response_bytes).peekable();
+        if named.peek().is_some() && !named.any(is_known) {
             return Ok(());
         }
         let read: BTreeSet<&str> =

@@ -43,7 +43,7 @@ pub(super) struct Quota {
 struct Read {
     attribute: String,
     key: Option<String>,
-    /// Whether `|` follows.
+    /// Whether the expression may have a value without it.
     has_fallback: bool,
 }
 
@@ -115,8 +115,13 @@ impl Requirements {
 
 /// The entry of a descriptor that an input of a quota is read from, and whether the input has another value without it.
 fn entry(read: Read) -> Option<(String, bool)> {
+    if let Some(key) = read.attribute.strip_prefix("ratelimit.descriptor.") {
+        return Some((key.to_owned(), read.has_fallback));
+    }
     let name = match (read.attribute.as_str(), read.key) {
         ("ratelimit.descriptor", key) => key?,
+        // Rate limits have no headers but those in descriptors.
+        ("request.headers", _) => return None,
         (attribute, _) if attribute.contains('.') && !attribute.starts_with("ratelimit.") => read.attribute,
         _ => return None,
     };
@@ -151,6 +156,8 @@ fn add_strings(value: &Json, inputs: &mut BTreeSet<Read>) {
 fn reads(text: &str) -> BTreeSet<Read> {
     let mut found = BTreeSet::new();
     let mut rest = text;
+    // CEL asks whether a map has a key.
+    let is_guarded = text.contains(" in ratelimit.descriptor") || text.contains("has(ratelimit.descriptor");
     while let Some(first) = rest.chars().next() {
         if let Some((_, after)) = literal(rest) {
             rest = after;
@@ -162,13 +169,16 @@ fn reads(text: &str) -> BTreeSet<Read> {
         }
         let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.');
         let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        let before = text[..text.len() - rest.len()].trim_end_matches(['(', ' ']);
         let (name, after) = rest.split_at(end);
         let index = after.trim_start().strip_prefix('[').and_then(|after| literal(after.trim_start()));
         let key = index.map(|(key, _)| key.to_owned());
         rest = index.map_or(after, |(_, after)| after);
-        let behind =
-            if key.is_some() { rest.trim_start().trim_start_matches(']') } else { rest }.trim_start();
-        let has_fallback = behind.starts_with('|') && !behind.starts_with("||");
+        let behind = if key.is_some() { rest.trim_start().trim_start_matches(']') } else { rest };
+        let behind = behind.trim_start_matches([')', ' ']);
+        let is_operand = behind.starts_with('|') && !behind.starts_with("||")
+            || before.ends_with('|') && !before.ends_with("||");
+        let has_fallback = is_operand || is_guarded;
         found.insert(Read { attribute: name.trim_end_matches('.').to_owned(), key, has_fallback });
     }
     found
@@ -226,6 +236,30 @@ mod tests {
             let found: Vec<_> =
                 found.iter().map(|(attribute, key)| (attribute.as_str(), key.as_deref())).collect();
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn expressions_that_may_have_a_value_without_a_key_do_without_its_header() {
+        for (expression, expected) in [
+            (r#"ratelimit.descriptor["user"]"#, &[("user", false)][..]),
+            (
+                r#"ratelimit.descriptor["user"] == "a" || ratelimit.descriptor["b"] == "c""#,
+                &[("b", false), ("user", false)],
+            ),
+            (r#"ratelimit.descriptor["user"] | "none""#, &[("user", true)]),
+            (r#"(ratelimit.descriptor["user"]) | "none""#, &[("user", true)]),
+            (
+                r#"ratelimit.descriptor["user"] | ratelimit.descriptor["key"]"#,
+                &[("key", true), ("user", true)],
+            ),
+            (r#""user" in ratelimit.descriptor ? ratelimit.descriptor.user : "none""#, &[("user", true)]),
+            (r#"ratelimit.descriptor.user"#, &[("user", false)]),
+            (r#"request.headers["x"] | "none""#, &[]),
+        ] {
+            let found: BTreeMap<String, bool> = reads(expression).into_iter().filter_map(entry).collect();
+            let found: Vec<_> = found.iter().map(|(key, is_optional)| (key.as_str(), *is_optional)).collect();
+            assert_eq!(found, expected, "{expression}");
         }
     }
 
