@@ -35,7 +35,7 @@ Examples:
   mixer-adapter diff config/ new-config/ --requests requests.jsonl \\
       --quota requests --report
 
-The file of requests has a JSON object of attributes on each line: {\"request.path\": \"/x\", \"source.ip\": \"10.0.0.1\"}. Each
+The file of requests has a JSON object of attributes on each line: {\"request.url_path\": \"/x\", \"source.ip\": \"10.0.0.1\"}. Each
 request is checked by both configurations, in the order of the file; adapters keep their state from one to the next.
 Remote adapters are not called, and reports not delivered.
 

@@ -22,8 +22,8 @@ use mixer_adapter_engine::{
 pub(super) const EXAMPLES: &str = concat!(
     "\
 Examples:
-  mixer-adapter eval '(request.path | \"/\").startsWith(\"/admin\")' \\
-      --attributes request.path=/admin/x
+  mixer-adapter eval '(request.url_path | \"/\").startsWith(\"/admin\")' \\
+      --attributes request.url_path=/admin/x
   mixer-adapter eval 'request.headers[\"x-user\"] | \"nobody\"'
   mixer-adapter eval 'my.size > 5' --type my.size=INT64 --attributes my.size=7
   mixer-adapter eval --cases cases.jsonl

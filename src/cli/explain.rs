@@ -24,11 +24,11 @@ use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 pub(super) const EXAMPLES: &str = concat!(
     "\
 Examples:
-  mixer-adapter explain --attributes request.path=/admin
+  mixer-adapter explain --attributes request.url_path=/admin
   mixer-adapter explain --config config/ --attributes @request.yaml
   mixer-adapter explain --config config/ --quota requests --amount 5 \\
       --attributes source.name=alice
-  mixer-adapter explain --config config/ request.path=/admin --diff new-config/
+  mixer-adapter explain --config config/ request.url_path=/admin --diff new-config/
   mixer-adapter explain --config config/ --report \\
       --attributes response.code=200 --json | jq .trace.steps
 

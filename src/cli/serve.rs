@@ -473,8 +473,10 @@ fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Resu
         false => format!(" --address {}", value_parsers::reachable(&address)),
     };
     let program = super::program();
-    let _ =
-        writeln!(text, "Try `{program} check --attributes request.path=/admin{flag}` in another terminal");
+    let _ = writeln!(
+        text,
+        "Try `{program} check --attributes request.url_path=/admin{flag}` in another terminal"
+    );
     Ok(text)
 }
 

@@ -43,13 +43,13 @@ Examples:
 Tests are in files *.test.yaml beside the configuration, which are not read as configuration:
   tests:
   - name: the admin page is closed
-    attributes: {request.path: /admin}
+    attributes: {request.url_path: /admin}
     expect: {status: PERMISSION_DENIED, message: closed}
   - name: ten requests are granted
     quotas: {requests: 10}
     expect: {quotas: {requests: 10}}
   - name: the path is logged
-    attributes: {request.path: /x}
+    attributes: {request.url_path: /x}
     expect: {reports: {access: {variables: {path: {string_value: /x}}}}}
   - name: the user is passed on
     attributes: {request.headers: {x-token: t}}

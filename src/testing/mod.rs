@@ -35,12 +35,12 @@
 //!
 //! let mixer = FakeMixer::with::<Closed>()
 //!     .handler("closed", "value: /admin")
-//!     .instance::<ListEntry>("path", "value: request.path")
+//!     .instance::<ListEntry>("path", "value: request.url_path")
 //!     .rule(r#"request.method == "GET""#, "closed", ["path"])
 //!     .start()
 //!     .await
 //!     .unwrap();
-//! let get = |path: &str| attributes! { "request.method" => "GET", "request.path" => path };
+//! let get = |path: &str| attributes! { "request.method" => "GET", "request.url_path" => path };
 //! mixer.check(get("/admin")).await.expect_denied(Code::PermissionDenied, "closed");
 //! mixer.check(get("/")).await.expect_allowed();
 //! # }

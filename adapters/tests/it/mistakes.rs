@@ -62,7 +62,7 @@ spec:
 #[test]
 fn the_configuration_without_a_mistake_denies() {
     assert_eq!(
-        validate(&deny("rule", "request.path == \"/admin\"")),
+        validate(&deny("rule", "request.url_path == \"/admin\"")),
         (0, "3 resources: 0 errors, 0 warnings\n".into())
     );
 }
@@ -84,7 +84,7 @@ config.yaml:9:1: error: close.Rule.istio-system: kind: unknown kind Rule; did yo
   | ^^^^
 3 resources: 1 error, 2 warnings
 ";
-    assert_eq!(validate(&deny("Rule", "request.path == \"/admin\"")), (1, output.into()));
+    assert_eq!(validate(&deny("Rule", "request.url_path == \"/admin\"")), (1, output.into()));
 }
 
 #[test]
@@ -110,19 +110,19 @@ config.yaml:12:38: error: close.rule.istio-system: spec.match: unknown attribute
 
 #[test]
 fn mistake_3_a_regular_expression_and_an_address_that_cannot_be_parsed() {
-    let condition = "'\"^/(admin\".matches(request.path) || source.ip == ip(\"10.0.0\")'";
+    let condition = "'\"^/(admin\".matches(request.url_path) || source.ip == ip(\"10.0.0\")'";
     let output = "\
 config.yaml:12:11: error: close.rule.istio-system: spec.match: not a valid regular expression: `^/(admin`: unclosed group
    |
-12 |   match: '\"^/(admin\".matches(request.path) || source.ip == ip(\"10.0.0\")'
+12 |   match: '\"^/(admin\".matches(request.url_path) || source.ip == ip(\"10.0.0\")'
    |           ^^^^^^^^^^
-config.yaml:12:63: error: close.rule.istio-system: spec.match: not a valid IP_ADDRESS: `10.0.0` is neither an IPv4 nor an IPv6 address
+config.yaml:12:67: error: close.rule.istio-system: spec.match: not a valid IP_ADDRESS: `10.0.0` is neither an IPv4 nor an IPv6 address
    |
-12 |   match: '\"^/(admin\".matches(request.path) || source.ip == ip(\"10.0.0\")'
-   |                                                               ^^^^^^^^
+12 |   match: '\"^/(admin\".matches(request.url_path) || source.ip == ip(\"10.0.0\")'
+   |                                                                   ^^^^^^^^
 config.yaml:12:3: warning: close.rule.istio-system: spec.match: a request without source.ip is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a value to fall back to, (source.ip | ip(\"0.0.0.0\")), or serve with --on-match-error closed
    |
-12 |   match: '\"^/(admin\".matches(request.path) || source.ip == ip(\"10.0.0\")'
+12 |   match: '\"^/(admin\".matches(request.url_path) || source.ip == ip(\"10.0.0\")'
    |   ^^^^^
 3 resources: 2 errors, 1 warning
 ";
@@ -132,14 +132,14 @@ config.yaml:12:3: warning: close.rule.istio-system: spec.match: a request withou
 /// Mixer compiles such a condition; it is an error of each request (docs/behaviour/expressions.md#functions).
 #[test]
 fn mistake_3_is_an_error_of_each_request_in_lenient_mode() {
-    let directory = directory(&deny("rule", "'\"^/(admin\".matches(request.path)'"));
-    let arguments = ["explain", "--config", "config.yaml", "-a", "request.path=/x"];
+    let directory = directory(&deny("rule", "'\"^/(admin\".matches(request.url_path)'"));
+    let arguments = ["explain", "--config", "config.yaml", "-a", "request.url_path=/x"];
     let fault = |level: &str| {
         format!(
             "\
 config.yaml:12:11: {level}: close.rule.istio-system: spec.match: not a valid regular expression: `^/(admin`: unclosed group
    |
-12 |   match: '\"^/(admin\".matches(request.path)'
+12 |   match: '\"^/(admin\".matches(request.url_path)'
    |           ^^^^^^^^^^
 "
         )
@@ -155,13 +155,13 @@ valid for 1m0s or 10000 uses
 referenced attributes
   context.reporter.kind absence
   destination.namespace absence
-  request.path exact
+  request.url_path exact
 took TIME
 
 namespace \"\"
-check: rule close.rule.istio-system: \"^/(admin\".matches(request.path) -> error: not a valid regular expression: `^/(admin`: unclosed group
+check: rule close.rule.istio-system: \"^/(admin\".matches(request.url_path) -> error: not a valid regular expression: `^/(admin`: unclosed group
   in config.yaml:9
-  request.path = \"/x\" (STRING)
+  request.url_path = \"/x\" (STRING)
 merged: allowed; valid for 1m0s and 10000 uses
 ";
     assert_eq!((lenient.code, timeless(&lenient.stdout).as_str()), (0, output));
@@ -221,7 +221,7 @@ config.yaml:8:5: error: deny.handler.istio-system: spec.params.valid_use_count: 
 
 #[test]
 fn mistake_6_an_attribute_of_the_request_that_nobody_declares() {
-    let directory = directory(&deny("rule", "(request.path | \"\") == \"/admin\""));
+    let directory = directory(&deny("rule", "(request.url_path | \"\") == \"/admin\""));
     let ran = run_in(directory.path(), &["explain", "--config", "config.yaml", "request.paht=/admin"]);
     let explained = "\
 allowed
@@ -229,15 +229,15 @@ valid for 1m0s or 10000 uses
 referenced attributes
   context.reporter.kind absence
   destination.namespace absence
-  request.path absence
+  request.url_path absence
 took TIME
 
 namespace \"\"
 attribute request.paht is not declared, and no rule reads it; did you mean request.path?
-check: rule close.rule.istio-system: (request.path | \"\") == \"/admin\" -> did not match
+check: rule close.rule.istio-system: (request.url_path | \"\") == \"/admin\" -> did not match
   in config.yaml:9
-  (request.path | \"\") = \"\" (STRING)
-  request.path: attribute `request.path` is missing
+  (request.url_path | \"\") = \"\" (STRING)
+  request.url_path: attribute `request.url_path` is missing
 merged: allowed; valid for 1m0s and 10000 uses
 ";
     assert_eq!((ran.code, timeless(&ran.stdout).as_str(), ran.stderr.as_str()), (0, explained, ""));
@@ -351,16 +351,17 @@ merged: quota request: granted 0 of 1
 
 #[test]
 fn mistake_8_a_rule_that_never_applies() {
-    let condition = "request.method == \"GET\" && request.path == \"/admin\" && request.method == \"POST\"";
+    let condition =
+        "request.method == \"GET\" && request.url_path == \"/admin\" && request.method == \"POST\"";
     let output = "\
 config.yaml:12:3: warning: close.rule.istio-system: spec.match: the rule never applies: `request.method == \"GET\"` and `request.method == \"POST\"` are never true together
    |
-12 |   match: request.method == \"GET\" && request.path == \"/admin\" && request.method == \"POST\"
+12 |   match: request.method == \"GET\" && request.url_path == \"/admin\" && request.method == \"POST\"
    |   ^^^^^
 3 resources: 0 errors, 1 warning
 ";
     assert_eq!(validate(&deny("rule", condition)), (0, output.into()));
-    let misplaced = deny("rule", "request.path == \"/admin\"")
+    let misplaced = deny("rule", "request.url_path == \"/admin\"")
         .replace("{name: close}", "{name: close, namespace: istio-sytem}");
     let misplaced = misplaced.replace(
         "handler: deny, instances: [all]",
@@ -389,7 +390,7 @@ config.yaml:13:14: error: close.rule.istio-system: spec.actions[0].handler: ther
    |              ^^^^^^^
 3 resources: 1 error, 1 warning
 ";
-    let text = deny("rule", "request.path == \"/admin\"").replace("{handler: deny,", "{handler: dney,");
+    let text = deny("rule", "request.url_path == \"/admin\"").replace("{handler: deny,", "{handler: dney,");
     assert_eq!(validate(&text), (1, output.into()));
 }
 

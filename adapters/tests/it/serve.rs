@@ -235,7 +235,7 @@ fn a_unix_socket_is_used_by_commands_survives_a_crash_and_is_removed_at_the_end(
     let (mut crashed, printed) = serve();
     assert_eq!(crashed.grpc, address);
     assert!(
-        printed.contains(&format!("check --attributes request.path=/admin --address {address}")),
+        printed.contains(&format!("check --attributes request.url_path=/admin --address {address}")),
         "{printed}"
     );
     let check = run(&["check", "--address", &address, "--attributes", "request.path=/admin"]);

@@ -17,7 +17,7 @@ spec: {compiledTemplate: checknothing, params: {}}
 kind: rule
 metadata: {name: close}
 spec:
-  match: request.path == \"/admin\"
+  match: request.url_path == \"/admin\"
   actions: [{handler: deny, instances: [all]}]
 ";
 
@@ -53,14 +53,14 @@ fn slip(from: &str, to: &str) -> String {
 fn expect(file: &str, faults: &str) {
     let validated = run(&["validate", "c.yaml"], file);
     assert_eq!((validated.code, validated.stdout.as_str(), validated.stderr.as_str()), (1, faults, ""));
-    let explained = run(&["explain", "--config", "c.yaml", "request.path=/admin"], file);
+    let explained = run(&["explain", "--config", "c.yaml", "request.url_path=/admin"], file);
     assert_eq!((explained.code, explained.stdout.as_str()), (1, ""), "{explained:?}");
     assert!(explained.stderr.ends_with(REFUSED), "{explained:?}");
 }
 
 #[test]
 fn without_a_slip_the_request_is_denied() {
-    let explained = run(&["explain", "--config", "c.yaml", "request.path=/admin"], RIGHT);
+    let explained = run(&["explain", "--config", "c.yaml", "request.url_path=/admin"], RIGHT);
     assert!(explained.stdout.starts_with("denied: "), "{explained:?}");
 }
 
@@ -97,11 +97,11 @@ fn of_condition(written: &str, severity: &str, at: &str, message: &str, help: &s
 
 #[test]
 fn the_receiver_and_the_argument_of_matches() {
-    let written = "request.path.matches(\"^/a\")";
+    let written = "request.url_path.matches(\"^/a\")";
     let message =
-        "the receiver of `matches` is the regular expression, here `request.path`, and \"^/a\" the text";
-    let help = "write `\"^/a\".matches(request.path)`";
-    let ran = run(&["validate", "c.yaml"], &slip("request.path == \"/admin\"", written));
+        "the receiver of `matches` is the regular expression, here `request.url_path`, and \"^/a\" the text";
+    let help = "write `\"^/a\".matches(request.url_path)`";
+    let ran = run(&["validate", "c.yaml"], &slip("request.url_path == \"/admin\"", written));
     let fault = of_condition(written, "warning", written, message, help);
     assert_eq!((ran.code, ran.stdout), (0, format!("{fault}3 resources: 0 errors, 1 warning\n")));
 }
@@ -109,10 +109,10 @@ fn the_receiver_and_the_argument_of_matches() {
 #[test]
 fn an_asterisk_that_is_no_wildcard() {
     for pattern in ["\"/a*b*\"", "\"*/x*\""] {
-        let written = format!("match(request.path, {pattern})");
+        let written = format!("match(request.url_path, {pattern})");
         let message = "only one `*`, at the end of a pattern or else at its start, is a wildcard; any other stands for itself";
-        let help = "use a regular expression, such as `\"^/a.*b\".matches(request.path)`";
-        let ran = run(&["validate", "c.yaml"], &slip("request.path == \"/admin\"", &written));
+        let help = "use a regular expression, such as `\"^/a.*b\".matches(request.url_path)`";
+        let ran = run(&["validate", "c.yaml"], &slip("request.url_path == \"/admin\"", &written));
         let fault = of_condition(&written, "warning", pattern, message, help);
         assert_eq!((ran.code, ran.stdout), (0, format!("{fault}3 resources: 0 errors, 1 warning\n")));
     }
@@ -122,7 +122,7 @@ fn an_asterisk_that_is_no_wildcard() {
 fn a_function_and_an_entry_of_a_map() {
     for (written, at, message, help) in [
         (
-            "request.path.startswith(\"/a\")",
+            "request.url_path.startswith(\"/a\")",
             "startswith",
             "unknown function `startswith`",
             "did you mean `startsWith`?",
@@ -136,7 +136,7 @@ fn a_function_and_an_entry_of_a_map() {
     ] {
         let fault = of_condition(written, "error", at, message, help);
         expect(
-            &slip("request.path == \"/admin\"", written),
+            &slip("request.url_path == \"/admin\"", written),
             &format!("{fault}3 resources: 1 error, 0 warnings\n"),
         );
     }
@@ -148,8 +148,9 @@ fn an_attribute_of_the_caller_without_a_fallback() {
         ("source.ip == ip(\"10.0.0.1\")", "(source.ip | ip(\"0.0.0.0\"))"),
         ("source.labels[\"app\"] == \"x\"", "(source.labels[\"app\"] | \"\")"),
     ] {
-        let advice =
-            |written: &str| run(&["validate", "c.yaml"], &slip("request.path == \"/admin\"", written)).stdout;
+        let advice = |written: &str| {
+            run(&["validate", "c.yaml"], &slip("request.url_path == \"/admin\"", written)).stdout
+        };
         let found = advice(written);
         assert!(found.contains(&format!("a value to fall back to, {advised}, or serve")), "{found}");
         let (operand, rest) = written.split_once(" == ").unwrap();
@@ -268,12 +269,12 @@ c.yaml:7:8: error: all.instance.istio-system: spec.compiled_template: there is n
         ),
     );
     expect(
-        &slip("checknothing, params: {}", "listentry, params: {valu: request.path}"),
+        &slip("checknothing, params: {}", "listentry, params: {valu: request.url_path}"),
         &format!(
             "\
 c.yaml:7:46: error: all.instance.istio-system: spec.params.valu: no such field in the template; did you mean value?
   |
-7 | spec: {{compiledTemplate: listentry, params: {{valu: request.path}}}}
+7 | spec: {{compiledTemplate: listentry, params: {{valu: request.url_path}}}}
   |                                              ^^^^
 {unusable}"
         ),
@@ -340,7 +341,7 @@ fn line_ends_and_marks_of_other_editors_do_no_harm() {
     for text in [RIGHT.replace('\n', "\r\n"), format!("\u{feff}{RIGHT}")] {
         let validated = run(&["validate", "c.yaml"], &text);
         assert_eq!(validated.stdout, "3 resources: 0 errors, 0 warnings\n");
-        let explained = run(&["explain", "--config", "c.yaml", "request.path=/admin"], &text);
+        let explained = run(&["explain", "--config", "c.yaml", "request.url_path=/admin"], &text);
         assert!(explained.stdout.starts_with("denied: "), "{explained:?}");
     }
 }
@@ -351,7 +352,7 @@ fn a_rule_in_another_namespace_is_named_by_the_explanation() {
     let text = slip("{name: close}", "{name: close, namespace: shop}");
     let text = text.replace("handler: deny,", "handler: deny.istio-system,");
     let text = text.replace("[all]", "[all.istio-system]");
-    let explained = run(&["explain", "--config", "c.yaml", "request.path=/admin"], &text);
+    let explained = run(&["explain", "--config", "c.yaml", "request.url_path=/admin"], &text);
     let word = "\nrule close.rule.shop (c.yaml:9) is not of this namespace, and does not apply\n";
     assert!(explained.stdout.starts_with("allowed\n") && explained.stdout.contains(word), "{explained:?}");
 }
@@ -361,7 +362,7 @@ fn a_configuration_without_rules_is_said_to_allow_everything() {
     let warning = "warning: the configuration has no rule with an effect: every check is allowed and every quota granted\n";
     let handler = &RIGHT[..RIGHT.find("---").unwrap()];
     for text in ["", handler] {
-        let explained = run(&["explain", "--config", ".", "request.path=/admin"], text);
+        let explained = run(&["explain", "--config", ".", "request.url_path=/admin"], text);
         assert!(explained.stdout.starts_with("allowed\n"), "{explained:?}");
         assert_eq!((explained.code, explained.stderr.as_str()), (0, warning));
     }
@@ -381,9 +382,9 @@ fn wrong_flags_and_files_are_named() {
         ),
         (&["explain", "--config", "d.yaml"], 1, "d.yaml: error: cannot be read: No such file or directory"),
         (
-            &["explain", "--config", "c.yaml", "request.path"],
+            &["explain", "--config", "c.yaml", "request.url_path"],
             2,
-            "error: --attributes: \"request.path\" is not an attribute; write NAME=VALUE, and \\, for a comma in a value\n",
+            "error: --attributes: \"request.url_path\" is not an attribute; write NAME=VALUE, and \\, for a comma in a value\n",
         ),
         (
             &["explain", "--config", "c.yaml", "source.ip=10.0.0"],

@@ -132,8 +132,8 @@ fn a_check_that_is_skipped_where_an_attribute_of_the_caller_is_missing_is_warned
     assert_eq!(warnings_of("source.namespace != \"prod\"", "check"), [logs, matches]);
     assert_eq!(warnings_of("source.namespace != \"prod\"", "report"), [logs]);
     assert_eq!(warnings_of("(source.namespace | \"\") != \"prod\"", "check"), [logs]);
-    assert_eq!(warnings_of("request.path != \"/\"", "check"), [logs]);
-    assert_eq!(warnings_of("(request.path == \"/\") | false", "report"), [logs, matches]);
+    assert_eq!(warnings_of("request.url_path != \"/\"", "check"), [logs]);
+    assert_eq!(warnings_of("(request.url_path == \"/\") | false", "report"), [logs, matches]);
 }
 
 #[test]

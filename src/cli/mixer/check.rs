@@ -8,8 +8,8 @@ use crate::cli::attribute_args::{AttributeArgs, how_to_write};
 pub(crate) const EXAMPLES: &str = concat!(
     "\
 Examples:
-  mixer-adapter check --attributes request.path=/admin
-  mixer-adapter check --attributes request.path=/admin --explain
+  mixer-adapter check --attributes request.url_path=/admin
+  mixer-adapter check --attributes request.url_path=/admin --explain
   mixer-adapter check --attributes @request.yaml \\
       --attributes source.ip=10.0.0.1 --json | jq .status
   mixer-adapter check --address istio-policy:9091 \\

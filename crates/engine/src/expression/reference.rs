@@ -59,13 +59,13 @@ const DOCUMENTATION: [(Function, &str, &str, &str); NAMES.len()] = [
     (
         Function::Or,
         "Whether either operand is true.",
-        r#"request.path == "/x" || request.path == "/admin/x""#,
+        r#"request.url_path == "/x" || request.url_path == "/admin/x""#,
         "true",
     ),
     (
         Function::And,
         "Whether both operands are true.",
-        r#"match(request.path, "/admin*") && request.method == "GET""#,
+        r#"match(request.url_path, "/admin*") && request.method == "GET""#,
         "true",
     ),
     (
@@ -89,13 +89,13 @@ const DOCUMENTATION: [(Function, &str, &str, &str); NAMES.len()] = [
     (
         Function::Compare(Relation::Equal),
         "Whether the operands are equal.",
-        r#"request.path == "/admin/x""#,
+        r#"request.url_path == "/admin/x""#,
         "true",
     ),
     (
         Function::Compare(Relation::NotEqual),
         "Whether the operands differ.",
-        r#"request.path != "/admin/x""#,
+        r#"request.url_path != "/admin/x""#,
         "false",
     ),
     (
@@ -122,7 +122,7 @@ const DOCUMENTATION: [(Function, &str, &str, &str); NAMES.len()] = [
         "request.size >= 5",
         "true",
     ),
-    (Function::Size, "The length of a text in bytes.", "size(request.path)", "8"),
+    (Function::Size, "The length of a text in bytes.", "size(request.url_path)", "8"),
     (
         Function::Conditional,
         "The second operand if the first is true, else the third. Only that one is evaluated.",
@@ -170,25 +170,25 @@ const DOCUMENTATION: [(Function, &str, &str, &str); NAMES.len()] = [
     (
         Function::Match,
         "Whether a text is equal to a pattern, which may have one * at its end (prefix) or at its start (suffix).",
-        r#"match(request.path, "/admin/*")"#,
+        r#"match(request.url_path, "/admin/*")"#,
         "true",
     ),
     (
         Function::Matches,
         "Whether a regular expression (RE2), which is the receiver, matches anywhere in a text.",
-        r#""^/(admin|secret)(/|$)".matches(request.path)"#,
+        r#""^/(admin|secret)(/|$)".matches(request.url_path)"#,
         "true",
     ),
     (
         Function::StartsWith,
         "Whether the receiver begins with a text.",
-        r#"request.path.startsWith("/admin")"#,
+        r#"request.url_path.startsWith("/admin")"#,
         "true",
     ),
     (
         Function::EndsWith,
         "Whether the receiver ends with a text.",
-        r#"request.path.endsWith(".php")"#,
+        r#"request.url_path.endsWith(".php")"#,
         "false",
     ),
 ];
@@ -208,7 +208,7 @@ mod tests {
     fn every_example_has_the_stated_value() {
         let mut vocabulary = Vocabulary::new();
         vocabulary.declare_standard();
-        let text = "request.path=/admin/x,request.method=GET,request.size=5,request.host=example.com,source.ip=10.0.0.1,\
+        let text = "request.url_path=/admin/x,request.method=GET,request.size=5,request.host=example.com,source.ip=10.0.0.1,\
                     request.time=2019-05-06T07:08:09Z,request.headers=user-agent=curl/8.5";
         let attributes = parse_text(text, &vocabulary).unwrap();
         let mut bag = Bag::new(Arc::new(vocabulary));
