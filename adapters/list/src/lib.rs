@@ -16,12 +16,13 @@ mod pattern_set;
 mod printed;
 mod remote_list;
 mod settings;
+mod warnings;
 
 use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Handle,
-    adapter::{Access, ConfigErrors, InferredTypes},
+    adapter::{Access, ConfigErrors, InferredTypes, Violation},
     template::{ListEntry, listentry},
 };
 use tokio::time::Instant;
@@ -101,6 +102,10 @@ impl Adapter for List {
 
     fn validate_within(params: &Params, _: &InferredTypes, access: &Access) -> Result<(), ConfigErrors> {
         ListSettings::read_within(params, access).map(drop)
+    }
+
+    fn warnings(params: &Params, types: &InferredTypes) -> Vec<Violation> {
+        warnings::of(params, types)
     }
 }
 

@@ -6,6 +6,7 @@ mod dedup;
 mod fingerprint;
 mod limits;
 mod literal;
+mod warnings;
 #[cfg(test)]
 mixer_adapter::testing::compliance!(
     MemQuota,
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Code, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes},
+    adapter::{ConfigErrors, InferredTypes, Violation},
     retention::{Retain, Retained, retained},
     template::{Quota, quota},
 };
@@ -162,6 +163,10 @@ impl Adapter for MemQuota {
             }
         }
         errors.into_result()
+    }
+
+    fn warnings(params: &Params, types: &InferredTypes) -> Vec<Violation> {
+        warnings::of(params, types)
     }
 }
 

@@ -49,4 +49,5 @@ mod support;
 mod try_envoy;
 mod tutorial;
 mod validate;
+mod validate_warnings;
 mod watch;

@@ -69,7 +69,7 @@ pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
                 }
                 files.push(entry.into_path());
             }
-            Ok(_) => {}
+            Ok(entry) => faults.extend(entry.file_type().is_file().then(|| ignored(entry.path())).flatten()),
             Err(error) => {
                 let path = error.path().unwrap_or(root).display().to_string();
                 let reason = match error.io_error() {
@@ -81,6 +81,16 @@ pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
         }
     }
     (files, faults)
+}
+
+/// Returns a warning about a file that is configuration by its name but for the case of letters.
+fn ignored(path: &Path) -> Option<ValidationError> {
+    let lower = path.with_extension(path.extension()?.to_ascii_lowercase());
+    (lower != path && is_configuration(&lower)).then(|| {
+        let name = lower.file_name().unwrap_or_default().display();
+        let reason = format!("not read: extensions of files are in lower case; rename it to {name}");
+        ValidationError::warning(reason).at(&path.display().to_string().into(), 0)
+    })
 }
 
 fn is_hidden(entry: &DirEntry) -> bool {

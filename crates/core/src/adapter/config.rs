@@ -17,7 +17,7 @@ pub trait Config: prost::Message + Default + Clone + Send + Sync + 'static {
     const GENERATED: ();
 }
 
-/// One fault of a configuration.
+/// One fault of a configuration, or a probable mistake in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
@@ -25,6 +25,13 @@ pub struct Violation {
     pub field: String,
     /// What is wrong and what is expected, `must not be negative`.
     pub reason: String,
+}
+
+impl Violation {
+    /// Creates a fault: the path of the field and the reason.
+    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: reason.into() }
+    }
 }
 
 /// The faults of a configuration.
@@ -43,12 +50,12 @@ pub struct ConfigErrors {
 impl ConfigErrors {
     /// Creates the error of a configuration with one fault: the path of the field and the reason.
     pub fn single(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { violations: vec![Violation { field: field.into(), reason: reason.into() }] }
+        Self { violations: vec![Violation::new(field, reason)] }
     }
 
     /// Adds a fault: the path of the field and the reason.
     pub fn push(&mut self, field: impl Into<String>, reason: impl Into<String>) {
-        self.violations.push(Violation { field: field.into(), reason: reason.into() });
+        self.violations.push(Violation::new(field, reason));
     }
 
     /// Adds the faults of another error.

@@ -139,6 +139,13 @@ pub trait Adapter: Sized + Send + Sync + 'static {
         Self::validate(config, types)
     }
 
+    /// Returns the probable mistakes of a valid configuration, such as an entry that no value equals. The server logs them, and `validate`
+    /// prints them as warnings. `types` is as in [`validate`](Self::validate).
+    fn warnings(config: &Self::Config, types: &InferredTypes) -> Vec<Violation> {
+        let (_, _) = (config, types);
+        Vec::new()
+    }
+
     /// Flushes buffers and releases resources. Called once, after the last call has ended; shutdown waits for it.
     fn close(self) -> impl Future<Output = ()> + Send {
         async {}

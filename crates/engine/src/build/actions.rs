@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     annotations::cache_policy,
+    evasion,
     faults::{of_compilation, of_expression},
     handlers::Handlers,
     headers::operations,
@@ -75,6 +76,7 @@ fn rule(
         faults.extend(of_expression(resource, "match", &condition, expression));
         warn_of_condition(resource, expression, vocabulary, &actions, faults);
     }
+    faults.extend(evasion::of_rule(resource, &condition, expression.as_ref(), &actions, vocabulary));
     let (language, caching) = (language(resource), cache_policy(resource, faults));
     let (name, origin) = (resource.name.clone(), resource.origin.clone());
     Some(RuleSpec { name, origin, language, caching, condition, expression, actions, headers })
@@ -177,6 +179,8 @@ fn action(
             faults.push(resource.error(&field, reason));
             continue;
         }
+        let evaded = evasion::of_list(set, action, reference, namespace, found);
+        faults.extend(evaded.filter(|fault| !faults.contains(fault)));
         compiled.push(found.clone());
     }
     if compiled.is_empty() {

@@ -40,6 +40,6 @@ pub(super) fn of_expression<'a>(
     constants.chain(unused).chain(doubtful)
 }
 
-fn excerpt(text: &str, span: Span) -> Excerpt {
+pub(super) fn excerpt(text: &str, span: Span) -> Excerpt {
     Excerpt { text: text.into(), start: span.start as usize, end: span.end as usize }
 }

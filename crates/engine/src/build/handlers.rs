@@ -20,7 +20,7 @@ use mixer_adapter_config::{
     proto::istio::policy::v1beta1::Connection,
 };
 use mixer_adapter_core::{
-    adapter::{InferredType, InferredTypes},
+    adapter::{InferredType, InferredTypes, Violation},
     framework::{
         digest::Digest,
         dynamic::DynamicTemplate,
@@ -273,7 +273,15 @@ pub(super) fn validate(
         let BackendSpec::InProcess { adapter, config } = &spec.backend else { return true };
         let types = spec.inferred_types(adapter);
         let validated = host.handlers().validate_blocking(adapter, config, &types, spec.origin());
-        faults.extend(validated.as_ref().err().into_iter().flat_map(|error| spec.refusal(error)));
+        match &validated {
+            Ok(()) => {
+                let warnings = host.handlers().warnings(adapter, config, &types);
+                let warning =
+                    |found: Violation| spec.resource.warning(&join("params", &found.field), found.reason);
+                faults.extend(warnings.into_iter().map(warning));
+            }
+            Err(error) => faults.extend(spec.refusal(error)),
+        }
         validated.is_ok()
     });
     handlers

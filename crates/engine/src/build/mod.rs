@@ -6,6 +6,7 @@
 mod actions;
 mod annotations;
 mod assemble;
+mod evasion;
 mod faults;
 mod handlers;
 mod headers;

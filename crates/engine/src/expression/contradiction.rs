@@ -24,7 +24,7 @@ struct Comparison<'t> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
+pub(super) enum Relation {
     Equal,
     NotEqual,
     Less,
@@ -88,7 +88,7 @@ impl<'t> Requirements<'t> {
 }
 
 /// Returns the operand, the relation and the constant of a term.
-fn comparison(call: &Call) -> Option<(&Ast, Relation, &Literal)> {
+pub(super) fn comparison(call: &Call) -> Option<(&Ast, Relation, &Literal)> {
     let relation = match call.name.as_str() {
         "==" => Relation::Equal,
         "!=" => Relation::NotEqual,
@@ -110,7 +110,7 @@ fn comparison(call: &Call) -> Option<(&Ast, Relation, &Literal)> {
     }
 }
 
-fn attribute(operand: &Ast) -> Option<String> {
+pub(super) fn attribute(operand: &Ast) -> Option<String> {
     match &operand.node {
         Node::Attribute(name) => Some(name.clone()),
         Node::Chain(Chain::FirstOf, operands) => attribute(operands.first()?),

@@ -41,6 +41,7 @@ mod span;
 mod syntax;
 
 pub(crate) use contradiction::Requirements;
+pub(crate) use doubtful::{ClientText, avoidable};
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
 pub(crate) use nullability::Required;

@@ -117,7 +117,7 @@ fn walk<'a>(
 }
 
 /// The name of the operator in `map["key"]`.
-const INDEX: &str = "[]";
+pub(super) const INDEX: &str = "[]";
 
 fn can_be_missing(ast: &Ast) -> bool {
     match &ast.node {

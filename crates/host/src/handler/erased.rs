@@ -12,7 +12,7 @@ use super::{
     panics::{PanicError, contain, contain_future},
 };
 use mixer_adapter_core::{
-    adapter::{Access, Adapter, AdapterError, Code, InferredTypes},
+    adapter::{Access, Adapter, AdapterError, Code, InferredTypes, Violation},
     framework::{RetainedStates, digest::Digest, with_retained_states},
 };
 
@@ -84,6 +84,8 @@ pub(crate) trait AnyAdapter: Send + Sync {
         types: &InferredTypes,
         access: &Access,
     ) -> Result<(), AdapterError>;
+    /// Returns the probable mistakes of a valid configuration.
+    fn warnings(&self, config: &Bytes, types: &InferredTypes) -> Vec<Violation>;
     /// The threads on which its handlers are opened and configurations validated.
     fn opening(&self) -> &OpeningThreads;
     /// Validates on a thread that may block.
@@ -165,6 +167,14 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         access: &Access,
     ) -> Result<(), AdapterError> {
         Self::validate_config(&self.info, config.clone(), types, access)
+    }
+
+    fn warnings(&self, config: &Bytes, types: &InferredTypes) -> Vec<Violation> {
+        let Ok(config) = Self::decode(config.clone()) else { return Vec::new() };
+        contain(|| A::warnings(&config, types)).unwrap_or_else(|panic| {
+            panic.report(&self.info, "warnings");
+            Vec::new()
+        })
     }
 
     fn opening(&self) -> &OpeningThreads {

@@ -20,7 +20,7 @@ use super::{
 use crate::origin::{AccessPolicy, Origin};
 use mixer_adapter_core::framework::setters;
 use mixer_adapter_core::{
-    adapter::{Access, AdapterError, InferredTypes},
+    adapter::{Access, AdapterError, InferredTypes, Violation},
     framework::{RetainedStates, digest::Digest, json::JsonError},
     retention::RetentionLimits,
 };
@@ -222,6 +222,11 @@ impl HandlerTable {
             .entry(adapter)
             .validate_blocking(config, types, &access)
             .map_err(|error| refused(adapter, error))
+    }
+
+    /// Returns the probable mistakes that the adapter finds in a valid canonical configuration.
+    pub fn warnings(&self, adapter: &AdapterInfo, config: &Bytes, types: &InferredTypes) -> Vec<Violation> {
+        self.adapters.entry(adapter).warnings(config, types)
     }
 
     /// Validates the canonical configuration of a call or a session on a connection with the adapter, on a thread that may block.

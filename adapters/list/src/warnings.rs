@@ -1,0 +1,51 @@
+//! Probable mistakes of a valid configuration.
+
+use mixer_adapter_core::{
+    adapter::{InferredTypes, Violation},
+    template::ListEntry,
+    value::ValueType,
+};
+
+use super::{Params, addresses, entries::EntryType};
+
+/// Returns entries of texts that look like patterns or networks, and addresses that are looked up as texts.
+pub(super) fn of(params: &Params, types: &InferredTypes) -> Vec<Violation> {
+    if !matches!(params.entry_type(), EntryType::Strings | EntryType::CaseInsensitiveStrings) {
+        return Vec::new();
+    }
+    let entries = params.overrides.iter().enumerate();
+    let entries = entries.filter_map(|(index, entry)| {
+        let advice = advice(entry)?;
+        let reason = format!("{entry:?} is compared as a text, with all its characters; {advice}");
+        Some(Violation::new(format!("overrides[{index}]"), reason))
+    });
+    let addresses = types.of::<ListEntry>().filter(|(_, inferred)| inferred.value() == ValueType::IpAddress);
+    let addresses = addresses.map(|(instance, _)| {
+        let reason = format!(
+            "the value of {instance} is an IP address, which is compared as a text in its shortest form; write entryType: \
+             IP_ADDRESSES"
+        );
+        Violation::new("entry_type", reason)
+    });
+    entries.chain(addresses).collect()
+}
+
+/// Returns what to write for an entry that is not meant as a text.
+fn advice(entry: &str) -> Option<String> {
+    let trimmed = entry.trim();
+    if trimmed != entry {
+        return Some(format!("write {trimmed:?} without the blanks"));
+    }
+    let is_network = || entry.contains('/') && addresses::network(entry).is_ok();
+    if is_network() {
+        return Some("write entryType: IP_ADDRESSES".to_owned());
+    }
+    if !entry.contains('*') && !entry.starts_with('^') {
+        return None;
+    }
+    let pattern = match entry.strip_suffix('*').filter(|start| !start.contains(['*', '^'])) {
+        Some(start) => format!("^{start}"),
+        None => entry.to_owned(),
+    };
+    Some(format!("write entryType: REGEX, and such a pattern as {pattern:?}"))
+}
