@@ -17,7 +17,7 @@ use super::{
     UsageError,
     config_args::ConfigArgs,
     output_args::OutputArgs,
-    value_parsers::{self, DescriptorEntry},
+    value_parsers::{self, DescriptorEntry, socket_path},
 };
 use rate_limits::RateLimits;
 use requirements::Requirements;
@@ -44,19 +44,19 @@ comments; of several resources, JSON has a line for each.";
 /// Print a configuration of Envoy, Istio or Envoy Gateway, with this server for authorization, rate limits and access logs
 #[derive(Debug, Args)]
 pub(super) struct EnvoyConfig {
-    /// Address of the service behind Envoy
+    /// Address of the service behind Envoy, HOST:PORT or unix:PATH
     #[arg(
         long,
         value_name = "HOST:PORT",
-        value_parser = value_parsers::target,
+        value_parser = value_parsers::server,
         required_unless_present_any = ["istio", "gateway"]
     )]
     upstream: Option<String>,
 
-    /// Address of this server's gRPC port, as Envoy reaches it
+    /// Address of this server's gRPC port, as Envoy reaches it, HOST:PORT or unix:PATH
     ///
     /// Several, separated by commas, are tried in turn
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", value_delimiter = ',', value_parser = value_parsers::target)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9091", value_delimiter = ',', value_parser = value_parsers::server)]
     address: Vec<String>,
 
     /// Address that Envoy listens on; port 0 takes a free port
@@ -92,6 +92,12 @@ pub(super) struct EnvoyConfig {
     )]
     gateway: Option<String>,
 
+    /// Listener of the Gateway whose rates are limited: its name, or its port for names by XDSNameSchemeV2
+    ///
+    /// That scheme is the default of Envoy Gateway since 1.10
+    #[arg(long, value_name = "NAME|PORT", default_value = "http", value_parser = value_parsers::gateway_listener)]
+    gateway_listener: String,
+
     /// Namespace whose rules apply to all requests of this Envoy
     ///
     /// Of Istio, the namespace of the policies
@@ -122,6 +128,12 @@ pub(super) struct EnvoyConfig {
     #[arg(long)]
     failure_mode_allow: bool,
 
+    /// Let requests pass that have a header with an underscore in its name
+    ///
+    /// Many upstreams read x_user as x-user [default: only if a rule or a descriptor names such a header]
+    #[arg(long, conflicts_with = "tcp")]
+    allow_underscores: bool,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -144,12 +156,28 @@ impl EnvoyConfig {
         );
         let requirements = Requirements::of(&set);
         RateLimits::check_keys(self, &requirements)?;
+        self.check_addresses()?;
         let document = self.document(&requirements)?;
         match self.output.data() {
             Some(data) => data.print_documents(&document)?,
             None => super::print(&document)?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn check_addresses(&self) -> Result<(), UsageError> {
+        let sockets = self.address.iter().filter(|address| socket_path(address).is_some()).count();
+        if sockets > 0 && (self.istio || self.gateway.is_some()) {
+            return Err(UsageError(
+                "--address: write HOST:PORT, the name of a service in the cluster".to_owned(),
+            ));
+        }
+        if sockets > 0 && sockets < self.address.len() {
+            return Err(UsageError(
+                "--address: write either hosts or paths of Unix sockets, not both".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     fn document(&self, requirements: &Requirements) -> Result<String, UsageError> {

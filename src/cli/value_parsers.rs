@@ -55,6 +55,9 @@ pub(super) enum ValueError {
     #[error("write the name of a quota instance, or NAMESPACE/NAME")]
     Quota,
     #[cfg(feature = "envoy")]
+    #[error("not a listener; write the name of one of the Gateway's, or its port")]
+    GatewayListener,
+    #[cfg(feature = "envoy")]
     #[error("write KEY=HEADER, such as user=x-user")]
     Descriptor,
     #[cfg(feature = "envoy")]
@@ -166,6 +169,13 @@ pub(super) fn server(text: &str) -> Result<String, ValueError> {
 /// The prefix of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
+/// The path in the address of a Unix socket.
+#[cfg(feature = "envoy")]
+pub(super) fn socket_path(address: &str) -> Option<&str> {
+    let path = address.strip_prefix(UNIX)?;
+    Some(path.strip_prefix("//").unwrap_or(path))
+}
+
 fn unix_path(path: &str) -> Result<PathBuf, ValueError> {
     let path = path.strip_prefix("//").unwrap_or(path);
     path.starts_with('/').then(|| path.into()).ok_or(ValueError::UnixPath)
@@ -233,6 +243,15 @@ pub(super) fn quota(text: &str) -> Result<String, ValueError> {
     match is_name(namespace) && is_name(name) {
         true => Ok(text.to_owned()),
         false => Err(ValueError::Quota),
+    }
+}
+
+/// Parses the listener of a Gateway: a name, or a port.
+#[cfg(feature = "envoy")]
+pub(super) fn gateway_listener(text: &str) -> Result<String, ValueError> {
+    match is_name(text) || text.parse::<u16>().is_ok_and(|port| port > 0) {
+        true => Ok(text.to_owned()),
+        false => Err(ValueError::GatewayListener),
     }
 }
 

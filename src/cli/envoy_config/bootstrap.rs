@@ -6,7 +6,9 @@ use super::{
     rate_limits::RateLimits,
     requirements::Requirements,
     template::{fill, quoted},
+    tls::HTTP2_ALONE,
 };
+use crate::cli::value_parsers::socket_path;
 
 /// Returns the bootstrap.
 pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upstream: &str) -> String {
@@ -24,6 +26,7 @@ pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upst
             fill(
                 REQUESTS,
                 &[
+                    ("$UNDERSCORES", filters.underscores(&limits)),
                     ("$NAMESPACE", &options.namespace.as_deref().map(namespace).unwrap_or_default()),
                     ("$LOG", &item(&filters.access_log())),
                     ("$AUTHORIZATION", &item(&filters.authorization())),
@@ -35,8 +38,26 @@ pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upst
     let admin = options
         .envoy_admin
         .map(|address| format!("admin: {{address: {}}}", socket(&address.ip().to_string(), address.port())));
-    let protocol = if options.tcp { "" } else { UPSTREAM_PROTOCOL };
-    let listener_tls = options.tls.listener();
+    let listener_tls = options.tls.listener(options.tcp);
+    let cluster = |name: &str, protocol: &str, security: &str| {
+        let values = [
+            ("$NAME", name),
+            ("$TYPE", discovery(upstream)),
+            ("$PROTOCOL", protocol),
+            ("$SECURITY", security),
+            ("$ENDPOINT", &endpoint(upstream)),
+        ];
+        item(&fill(UPSTREAM, &values))
+    };
+    let security = options.tls.upstream(upstream, "");
+    let upstreams = match (options.tcp, security.is_empty()) {
+        (true, _) => cluster("upstream", "", &security),
+        (false, true) => cluster("upstream", "", "") + &cluster("upstream_grpc", HTTP2, ""),
+        (false, false) => {
+            let security_of_grpc = options.tls.upstream(upstream, HTTP2_ALONE);
+            cluster("upstream", NEGOTIATED, &security) + &cluster("upstream_grpc", HTTP2, &security_of_grpc)
+        }
+    };
     fill(
         BOOTSTRAP,
         &[
@@ -48,9 +69,7 @@ pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upst
             ("$INSPECTOR", if options.tcp && listener_tls.is_empty() { INSPECTOR } else { "" }),
             ("$TLS", &listener_tls),
             ("$SERVER", &server_cluster(options)),
-            ("$ENDPOINT", &endpoint(upstream)),
-            ("$PROTOCOL", protocol),
-            ("$SECURITY", &options.tls.upstream(upstream)),
+            ("$UPSTREAMS", &upstreams),
         ],
     )
 }
@@ -59,8 +78,12 @@ pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upst
 pub(super) fn server_cluster(options: &EnvoyConfig) -> String {
     let endpoints: Vec<String> = options.address.iter().map(|address| endpoint(address)).collect();
     let tls = options.address.first().map(|address| options.tls.server(address)).unwrap_or_default();
-    let values =
-        [("$ENDPOINTS", &*endpoints.join(", ")), ("$TLS", &tls), ("$FILTERS", options.tls.server_filters())];
+    let values = [
+        ("$TYPE", options.address.first().map_or("", |address| discovery(address))),
+        ("$ENDPOINTS", &*endpoints.join(", ")),
+        ("$TLS", &tls),
+        ("$FILTERS", options.tls.server_filters()),
+    ];
     fill(CLUSTER, &values)
 }
 
@@ -79,8 +102,16 @@ fn socket(host: &str, port: u16) -> String {
     format!("{{socket_address: {{address: {}, port_value: {port}}}}}", quoted(host))
 }
 
-/// The endpoint of an address; the parser of the flag has checked that it has a port.
+/// The type of a cluster with this address. Sockets have no names to resolve.
+fn discovery(address: &str) -> &'static str {
+    if socket_path(address).is_some() { "STATIC" } else { "STRICT_DNS" }
+}
+
+/// The endpoint of an address; the parser of the flag has checked that it has a port, or is that of a Unix socket.
 fn endpoint(address: &str) -> String {
+    if let Some(path) = socket_path(address) {
+        return format!("{{endpoint: {{address: {{pipe: {{path: {}}}}}}}}}", quoted(path));
+    }
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     format!("{{endpoint: {{address: {}}}}}", socket(host, port.parse().unwrap_or_default()))
@@ -104,12 +135,15 @@ static_resources:
   clusters:
   - name: mixer_adapter
     $SERVER
-  - name: upstream
-    type: STRICT_DNS
-    connect_timeout: 1s
-    $PROTOCOL
-    $SECURITY
-    load_assignment: {cluster_name: upstream, endpoints: [{lb_endpoints: [$ENDPOINT]}]}
+  $UPSTREAMS
+"#;
+
+const UPSTREAM: &str = r#"name: $NAME
+type: $TYPE
+connect_timeout: 1s
+$PROTOCOL
+$SECURITY
+load_assignment: {cluster_name: $NAME, endpoints: [{lb_endpoints: [$ENDPOINT]}]}
 "#;
 
 /// The listener filter for the server name of connections that are passed on encrypted.
@@ -132,13 +166,14 @@ const REQUESTS: &str = r#"- name: envoy.filters.network.http_connection_manager
     normalize_path: true
     merge_slashes: true
     path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT
+    $UNDERSCORES
     route_config:
       name: routes
       virtual_hosts:
       - name: upstream
         domains: ["*"]
         $NAMESPACE
-        routes: [{match: {prefix: /}, route: {cluster: upstream}}]
+        routes: [{match: {prefix: /, grpc: {}}, route: {cluster: upstream_grpc}}, {match: {prefix: /}, route: {cluster: upstream}}]
     access_log:
     $LOG
     http_filters:
@@ -166,7 +201,7 @@ const CONNECTIONS: &str = r#"$AUTHORIZATION
     $LOG
 "#;
 
-const CLUSTER: &str = r#"type: STRICT_DNS
+const CLUSTER: &str = r#"type: $TYPE
 connect_timeout: 1s
 # Retries are limited by the policies of the filters.
 circuit_breakers: {thresholds: [{max_retries: 1000}]}
@@ -180,10 +215,16 @@ $TLS
 load_assignment: {cluster_name: mixer_adapter, endpoints: [{lb_endpoints: [$ENDPOINTS]}]}
 "#;
 
-/// The upstream is called by the protocol of the client, so that gRPC passes.
-const UPSTREAM_PROTOCOL: &str = r#"typed_extension_protocol_options:
+/// The protocol of upstreams by TLS.
+const NEGOTIATED: &str = r#"typed_extension_protocol_options:
   envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
     "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-    # The protocol of the client, so that gRPC passes.
-    use_downstream_protocol_config: {http_protocol_options: {}, http2_protocol_options: {}}
+    auto_config: {http_protocol_options: {}, http2_protocol_options: {}}
+"#;
+
+/// The protocol of gRPC.
+const HTTP2: &str = r#"typed_extension_protocol_options:
+  envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+    "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+    explicit_http_config: {http2_protocol_options: {}}
 "#;

@@ -6,7 +6,7 @@ use super::{
     EnvoyConfig,
     rate_limits::RateLimits,
     requirements::Requirements,
-    template::{fill, list},
+    template::{fill, list, quoted},
 };
 
 /// The part of a request's body that a check receives.
@@ -20,11 +20,23 @@ pub(super) const RESPONSE_TRAILERS: [&str; 2] = ["grpc-status", "grpc-message"];
 pub(super) struct Filters<'a> {
     options: &'a EnvoyConfig,
     requirements: &'a Requirements,
+    /// The name of the cluster of this server.
+    cluster: String,
 }
 
 impl<'a> Filters<'a> {
     pub(super) fn new(options: &'a EnvoyConfig, requirements: &'a Requirements) -> Self {
-        Self { options, requirements }
+        Self { options, requirements, cluster: "mixer_adapter".to_owned() }
+    }
+
+    /// Calls this server by a cluster that Envoy has already.
+    pub(super) fn with_cluster(self, cluster: String) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// The calls of this server, with further metadata.
+    fn grpc_service(&self, metadata: &str) -> String {
+        fill(GRPC_SERVICE, &[("$CLUSTER", &quoted(&self.cluster)), ("$METADATA", metadata)])
     }
 
     /// The authorization filter of HTTP.
@@ -45,7 +57,7 @@ impl<'a> Filters<'a> {
         fill(
             AUTHORIZATION,
             &[
-                ("$GRPC_SERVICE", GRPC_SERVICE),
+                ("$GRPC_SERVICE", &self.grpc_service("")),
                 ("$BODY", &body),
                 ("$TOKEN", token),
                 ("$FAILURE_MODE_ALLOW", self.failure_mode_allow()),
@@ -57,7 +69,7 @@ impl<'a> Filters<'a> {
     pub(super) fn connection_authorization(&self) -> String {
         fill(
             CONNECTION_AUTHORIZATION,
-            &[("$GRPC_SERVICE", GRPC_SERVICE), ("$FAILURE_MODE_ALLOW", self.failure_mode_allow())],
+            &[("$GRPC_SERVICE", &self.grpc_service("")), ("$FAILURE_MODE_ALLOW", self.failure_mode_allow())],
         )
     }
 
@@ -91,7 +103,7 @@ impl<'a> Filters<'a> {
         fill(
             RATE_LIMIT,
             &[
-                ("$GRPC_SERVICE", GRPC_SERVICE),
+                ("$GRPC_SERVICE", &self.grpc_service(REQUEST_ID)),
                 ("$DOMAIN", limits.domain()),
                 ("$LIMITS", &limits.to_yaml()),
                 ("$FAILURE_MODE_DENY", deny),
@@ -129,6 +141,14 @@ impl<'a> Filters<'a> {
         RESPONSE_TRAILERS.into_iter().chain(read.filter(|name| !RESPONSE_TRAILERS.contains(name)))
     }
 
+    /// What the listener does to names of headers with underscores.
+    pub(super) fn underscores(&self, limits: &RateLimits) -> &'static str {
+        if self.options.allow_underscores || self.requirements.underscores || limits.have_underscores() {
+            return "";
+        }
+        REJECT_UNDERSCORES
+    }
+
     /// A comment with what happens to requests that cannot be decided.
     pub(super) fn failure_modes(&self) -> String {
         let passes = |is_open: bool, otherwise: &'static str| if is_open { "PASSES" } else { otherwise };
@@ -163,9 +183,13 @@ fn of_policy(policy: mixer_adapter_engine::dispatch::OnFailure, failure_mode_all
 }
 
 /// The calls of this server. The timeout is for all tries, so that a restart of the server fails no request.
-const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: mixer_adapter}
+const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: $CLUSTER}
 # For all tries: requests wait for a server that is away for up to 1.5 s.
 timeout: 2.5s
+initial_metadata:
+# For one try, which Envoy otherwise ends after the max_interval of the retries, also while an adapter is working.
+- {key: x-envoy-upstream-rq-per-try-timeout-ms, value: "2500"}
+$METADATA
 retry_policy:
   # Enough for all of this time: the waits between tries are random, 0.1 s on average.
   num_retries: 40
@@ -177,6 +201,10 @@ retry_policy:
   - name: envoy.retry_host_predicates.previous_hosts
     typed_config: {"@type": type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate}
 "#;
+
+const REJECT_UNDERSCORES: &str = "# Many upstreams read x_user as x-user, which a rule on x-user does not. --allow-underscores lets such requests pass.
+common_http_protocol_options: {headers_with_underscores_action: REJECT_REQUEST}
+";
 
 const AUTHORIZATION: &str = r#"name: envoy.filters.http.ext_authz
 typed_config:
@@ -236,9 +264,11 @@ typed_config:
     transport_api_version: V3
     grpc_service:
       $GRPC_SERVICE
-      # A call that is repeated has the same id, and counts once with --trust-request-id.
-      initial_metadata: [{key: x-request-id, value: "%REQ(x-request-id)%"}]
 "#;
+
+const REQUEST_ID: &str = "# A call that is repeated has the same id, and counts once with --trust-request-id.
+- {key: x-request-id, value: \"%REQ(x-request-id)%\"}
+";
 
 const ACCESS_LOG: &str = r#"name: envoy.access_loggers.http_grpc
 typed_config:

@@ -21,12 +21,25 @@ pub(super) fn gateway(options: &EnvoyConfig, requirements: &Requirements, gatewa
     let body =
         format!("# Larger bodies are refused with 413.\nbodyToExtAuth: {{maxRequestBytes: {BODY_BYTES}}}");
     let limits = RateLimits::new(options, requirements);
+    let listener = &options.gateway_listener;
+    let listener = match listener.parse::<u16>() {
+        Ok(port) => format!("tcp-{port}"),
+        Err(_) => format!("{gateway_namespace}/{gateway}/{listener}"),
+    };
     let common = [("$GATEWAY", gateway), ("$NAMESPACE", gateway_namespace)];
+    let underscores = match filters.underscores(&limits) {
+        "" => fill(UNDERSCORES, &common),
+        _ => String::new(),
+    };
     let rate_limit = match limits.is_empty() {
         true => String::new(),
         false => {
             let (filter, cluster) = (filters.rate_limit(&limits), server_cluster(options));
-            fill(RATE_LIMIT, &[&common[..], &[("$FILTER", &filter), ("$CLUSTER", &cluster)]].concat())
+            fill(
+                RATE_LIMIT,
+                &[&common[..], &[("$FILTER", &filter), ("$CLUSTER", &cluster), ("$LISTENER", &listener)]]
+                    .concat(),
+            )
         }
     };
     let own = [
@@ -38,6 +51,7 @@ pub(super) fn gateway(options: &EnvoyConfig, requirements: &Requirements, gatewa
         ("$REQUEST_HEADERS", list(filters.request_headers())),
         ("$RESPONSE_HEADERS", list(filters.response_headers())),
         ("$TRAILERS", list(RESPONSE_TRAILERS)),
+        ("$UNDERSCORES", underscores),
         ("$RATE_LIMIT", rate_limit),
     ];
     let own: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -54,18 +68,19 @@ metadata: {name: mixer-adapter, namespace: $NAMESPACE}
 spec:
   targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: $GATEWAY}]
   extAuth:
-    # If a request could not be checked: true lets it pass, false answers with a status 5xx.
+    # If a request could not be checked: true lets it pass, false answers with statusOnError.
     failOpen: $FAIL_OPEN
+    statusOnError: 503
     timeout: 2500ms
     $BODY
     grpc:
       $BACKEND
       backendSettings:
-        # Requests wait for a server that is away for up to 1.5 s.
+        # Requests wait for a server that is away for about a second. Envoy ends each try after maxInterval, also while an adapter is working.
         retry:
           numRetries: 40
           retryOn: {triggers: [connect-failure, refused-stream, reset]}
-          perRetry: {backOff: {baseInterval: 50ms, maxInterval: 200ms}}
+          perRetry: {backOff: {baseInterval: 50ms, maxInterval: 2500ms}}
         circuitBreaker: {maxParallelRetries: 1000}
 ---
 # The Gateway refers to it: spec.infrastructure.parametersRef {group: gateway.envoyproxy.io, kind: EnvoyProxy, name: mixer-adapter}.
@@ -96,12 +111,24 @@ spec:
   - {group: gateway.envoyproxy.io, kind: SecurityPolicy, namespace: $NAMESPACE}
   - {group: gateway.envoyproxy.io, kind: EnvoyProxy, namespace: $NAMESPACE}
   to: [{group: "", kind: Service}]
+$UNDERSCORES
 $RATE_LIMIT
 "#;
 
+/// By default Envoy Gateway rejects requests with such headers.
+const UNDERSCORES: &str = r#"---
+# A rule, a descriptor or --allow-underscores needs headers with underscores in their names.
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: ClientTrafficPolicy
+metadata: {name: mixer-adapter, namespace: $NAMESPACE}
+spec:
+  targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: $GATEWAY}]
+  headers: {withUnderscoresAction: Allow}
+"#;
+
 const RATE_LIMIT: &str = r#"---
-# Rate limits of a BackendTrafficPolicy are those of Envoy Gateway's own service. This adds the filter of this server to the listener
-# named `http` without TLS, before the checks: their decisions are not in descriptors. Envoy Gateway has to enable EnvoyPatchPolicies.
+# Rate limits of a BackendTrafficPolicy are those of Envoy Gateway's own service. This adds the filter of this server to a listener without
+# TLS, before the checks: their decisions are not in descriptors. Envoy Gateway has to enable EnvoyPatchPolicies.
 apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: EnvoyPatchPolicy
 metadata: {name: mixer-adapter-rate-limit, namespace: $NAMESPACE}
@@ -118,7 +145,8 @@ spec:
         name: mixer_adapter
         $CLUSTER
   - type: type.googleapis.com/envoy.config.listener.v3.Listener
-    name: $NAMESPACE/$GATEWAY/http
+    # NAMESPACE/GATEWAY/LISTENER, or tcp-PORT with XDSNameSchemeV2, the default from Envoy Gateway 1.10: --gateway-listener NAME or PORT.
+    name: $LISTENER
     operation:
       op: add
       path: /default_filter_chain/filters/0/typed_config/http_filters/0

@@ -20,6 +20,8 @@ struct RateLimit {
     quota: String,
     actions: Vec<String>,
     comments: Vec<String>,
+    /// Whether a header has an underscore in its name.
+    has_underscores: bool,
     /// Whether the hits are the bytes of the response.
     counts_bytes: bool,
 }
@@ -76,6 +78,11 @@ impl RateLimits {
         self.limits.is_empty()
     }
 
+    /// Returns whether a descriptor is of a header with an underscore in its name.
+    pub(super) fn have_underscores(&self) -> bool {
+        self.limits.iter().any(|limit| limit.has_underscores)
+    }
+
     pub(super) fn domain(&self) -> &str {
         &self.domain
     }
@@ -97,6 +104,7 @@ impl RateLimit {
         let mut actions =
             vec![format!("{{generic_key: {{descriptor_key: quota, descriptor_value: {name}}}}}")];
         let mut comments = Vec::new();
+        let mut has_underscores = false;
         for DescriptorEntry { key, header } in &options.descriptor {
             // Envoy sends no descriptor without all its headers: another quota's would lift this limit.
             let is_optional = match entries.remove(key.as_str()) {
@@ -107,6 +115,7 @@ impl RateLimit {
             if !is_optional {
                 comments.push(format!("Requests without the header {header} are not limited."));
             }
+            has_underscores |= header.contains('_');
             actions.push(request_header(key, header, is_optional));
         }
         for (key, is_optional) in entries {
@@ -122,6 +131,7 @@ impl RateLimit {
                     comments.push(format!(
                         "{unlimited} taken from the header {key}; --descriptor {key}=HEADER chooses another one."
                     ));
+                    has_underscores |= key.contains('_');
                     actions.push(request_header(key, key, is_optional));
                 }
                 Source::Unknown => comments.push(format!(
@@ -134,7 +144,7 @@ impl RateLimit {
         }
         actions.push(from_check("decision_id", "decision_id"));
         let counts_bytes = options.count_response_bytes.iter().any(|counted| counted == quota);
-        Self { quota: quota.to_owned(), actions, comments, counts_bytes }
+        Self { quota: quota.to_owned(), actions, comments, has_underscores, counts_bytes }
     }
 
     fn to_yaml(&self) -> String {

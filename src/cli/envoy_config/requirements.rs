@@ -23,6 +23,8 @@ pub(super) struct Requirements {
     pub(super) body_part: bool,
     /// Whether a rule reads the token of requests.
     pub(super) token: bool,
+    /// Whether a rule names a header of requests with an underscore.
+    pub(super) underscores: bool,
     /// Headers of requests that reports read.
     pub(super) request_headers: BTreeSet<String>,
     /// Headers of responses that reports read.
@@ -66,6 +68,10 @@ impl Requirements {
             operations.flat_map(|operation| &operation.values).flat_map(|value| reads(value)).collect();
         let references = rule.actions.iter().flat_map(|action| &action.instances);
         let mut checks = !operations.is_empty();
+        let names = rule.request_header_operations.iter().map(|operation| operation.name.as_str());
+        self.underscores |= names
+            .chain(condition.iter().chain(&operations).filter_map(header))
+            .any(|name| name.contains('_'));
         self.note(&operations);
         for reference in references {
             let Ok(found) = set.resolve(&Kind::Instance, reference, namespace) else { continue };
@@ -74,6 +80,7 @@ impl Requirements {
             for value in instance.params.iter().flat_map(|params| params.values()) {
                 add_strings(value, &mut inputs);
             }
+            self.underscores |= inputs.iter().filter_map(header).any(|name| name.contains('_'));
             match variety(set, instance, found.name().namespace()) {
                 Some(Variety::Quota) => {
                     let quota = self.quotas.entry(found.name().clone()).or_default();
@@ -110,6 +117,14 @@ impl Requirements {
         };
         self.request_headers.extend(keys("request.headers"));
         self.response_headers.extend(keys("response.headers"));
+    }
+}
+
+/// The header of requests that an input is.
+fn header(read: &Read) -> Option<&str> {
+    match read.attribute.strip_prefix("request.headers")? {
+        "" => read.key.as_deref(),
+        field => field.strip_prefix('.'),
     }
 }
 

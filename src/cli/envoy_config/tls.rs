@@ -5,6 +5,10 @@ use std::{net::IpAddr, path::PathBuf};
 use clap::Args;
 
 use super::template::{fill, quoted};
+use crate::cli::value_parsers::socket_path;
+
+/// The protocols of connections for gRPC.
+pub(super) const HTTP2_ALONE: &str = "alpn_protocols: [h2]";
 
 /// Files of certificates, as Envoy finds them.
 #[derive(Debug, Args)]
@@ -63,8 +67,13 @@ impl EnvoyTlsArgs {
     /// The transport socket of connections to this server; empty without TLS.
     pub(super) fn server(&self, address: &str) -> String {
         let certificate = self.envoy_cert_file.as_ref().zip(self.envoy_key_file.as_ref());
-        let alpn = "alpn_protocols: [h2]";
-        client(self.server_ca_file.as_ref(), certificate, host(address), self.server_san.as_deref(), alpn)
+        client(
+            self.server_ca_file.as_ref(),
+            certificate,
+            host(address),
+            self.server_san.as_deref(),
+            HTTP2_ALONE,
+        )
     }
 
     /// The secrets of the bootstrap; empty without a token.
@@ -78,14 +87,14 @@ impl EnvoyTlsArgs {
         if self.server_token_file.is_some() { SERVER_FILTERS } else { "" }
     }
 
-    /// The transport socket of connections to the service; empty without TLS.
-    pub(super) fn upstream(&self, address: &str) -> String {
+    /// The transport socket of connections to the service, with these protocols; empty without TLS.
+    pub(super) fn upstream(&self, address: &str, alpn: &str) -> String {
         let certificate = self.upstream_cert_file.as_ref().zip(self.upstream_key_file.as_ref());
-        client(self.upstream_ca_file.as_ref(), certificate, host(address), None, "")
+        client(self.upstream_ca_file.as_ref(), certificate, host(address), None, alpn)
     }
 
-    /// The transport socket of the listener; empty without TLS.
-    pub(super) fn listener(&self) -> String {
+    /// The transport socket of the listener, which is for HTTP unless it is for any protocol; empty without TLS.
+    pub(super) fn listener(&self, is_any: bool) -> String {
         let Some(certificate) = self.listener_cert_file.as_ref().zip(self.listener_key_file.as_ref()) else {
             return String::new();
         };
@@ -99,6 +108,7 @@ impl EnvoyTlsArgs {
                 ("$CERTIFICATE", &self::certificate(certificate)),
                 ("$CLIENTS", &clients),
                 ("$REQUIRE", require),
+                ("$ALPN", if is_any { "" } else { "alpn_protocols: [h2, http/1.1]" }),
             ],
         )
     }
@@ -143,6 +153,9 @@ fn file(path: &std::path::Path) -> String {
 
 /// The host of an address, without the brackets of IPv6.
 fn host(address: &str) -> &str {
+    if socket_path(address).is_some() {
+        return "localhost";
+    }
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')
 }
@@ -186,6 +199,7 @@ const LISTENER: &str = r#"transport_socket:
     "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
     $REQUIRE
     common_tls_context:
+      $ALPN
       $CERTIFICATE
       $CLIENTS
 "#;

@@ -68,8 +68,10 @@ fn bootstrap(flags: &[&str]) -> (String, Json) {
 
 fn bootstrap_of(config: &str, flags: &[&str]) -> (String, Json) {
     let folder = configured(config);
-    let common = ["--config", folder.path().to_str().unwrap(), "--upstream", "127.0.0.1:8080"];
-    let text = envoy_config(&[&common, flags].concat());
+    let common = ["--config", folder.path().to_str().unwrap()];
+    let upstream: &[&str] =
+        if flags.contains(&"--upstream") { &[] } else { &["--upstream", "127.0.0.1:8080"] };
+    let text = envoy_config(&[&common, upstream, flags].concat());
     let read = serde_saphyr::from_str(&text).unwrap();
     (text, read)
 }
@@ -117,6 +119,8 @@ fn envoy_accepts_every_bootstrap() {
         &["--server-ca-file", &authorities, "--server-san", "spiffe://cluster.local/ns/a/sa/mixer"],
         &tls,
         &[&server[..], &["--server-token-file", &token]].concat(),
+        &["--address", "unix:/run/grpc.sock", "--upstream", "unix:/run/service.sock"],
+        &["--allow-underscores"],
         &["--tcp"],
         &[&["--tcp"], &tls[..]].concat(),
     ] {
@@ -165,7 +169,10 @@ fn a_bootstrap_has_what_the_rules_read() {
 
     let limit = filter(&bootstrap, "envoy.filters.http.ratelimit");
     assert_eq!(limit["domain"], "mixer-adapter");
-    let request_id = json!([{"key": "x-request-id", "value": "%REQ(x-request-id)%"}]);
+    let request_id = json!([
+        {"key": "x-envoy-upstream-rq-per-try-timeout-ms", "value": "2500"},
+        {"key": "x-request-id", "value": "%REQ(x-request-id)%"},
+    ]);
     assert_eq!(limit["rate_limit_service"]["grpc_service"]["initial_metadata"], request_id);
     let metadata = |key: &str, field: &str| {
         let path = json!([{"key": "mixer_adapter"}, {"key": field}]);

@@ -207,7 +207,7 @@ fn changed(bootstrap: &str) -> String {
     );
     replace(
         text,
-        "routes: [{match: {prefix: /}, route: {cluster: upstream}}]",
+        "routes: [{match: {prefix: /, grpc: {}}, route: {cluster: upstream_grpc}}, {match: {prefix: /}, route: {cluster: upstream}}]",
         &format!(
             "routes: [{{match: {{prefix: /away}}, route: {{cluster: away}}}}, \
              {{match: {{prefix: /grpc}}, route: {{cluster: upstream}}, {headers}}}, \

@@ -15,5 +15,6 @@ mod messages;
 mod resources;
 mod secured;
 mod settings;
+mod upstreams;
 
 use crate::support;

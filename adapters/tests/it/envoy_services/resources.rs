@@ -32,18 +32,25 @@ fn has_only(object: &Json, fields: &[&str]) {
     }
 }
 
-/// A bootstrap of a cluster and an HTTP filter alone.
-fn with(cluster: &Json, filter: &Json) -> String {
+/// A bootstrap of a cluster and an HTTP filter alone, with further fields of its connection manager and its route.
+fn with(cluster: &Json, filter: &Json, fields: &Json, route: &Json) -> String {
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
     });
+    let merged = |mut one: Json, other: &Json| {
+        let fields = other.as_object().unwrap().clone();
+        one.as_object_mut().unwrap().extend(fields);
+        one
+    };
+    let route = merged(json!({"match": {"prefix": "/"}, "direct_response": {"status": 200}}), route);
     let manager = json!({
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "front",
-        "route_config": {"name": "none"},
+        "route_config": {"virtual_hosts": [{"name": "own", "domains": ["*"], "routes": [route]}]},
         "http_filters": [filter, router],
     });
+    let manager = merged(manager, fields);
     json!({"static_resources": {
         "listeners": [{
             "name": "front",
@@ -66,6 +73,7 @@ fn resources_for_istio_have_fields_of_its_api() {
         [
             ("security.istio.io/v1", "AuthorizationPolicy"),
             ("telemetry.istio.io/v1", "Telemetry"),
+            ("networking.istio.io/v1alpha3", "EnvoyFilter"),
             ("networking.istio.io/v1alpha3", "EnvoyFilter"),
         ]
     );
@@ -105,13 +113,34 @@ fn resources_for_istio_have_fields_of_its_api() {
     let logs = json!({"accessLogging": [{"providers": [{"name": http["name"]}, {"name": tcp["name"]}]}]});
     assert_eq!(of_kind(&documents, "Telemetry")["spec"], logs);
 
-    let patches = of_kind(&documents, "EnvoyFilter")["spec"]["configPatches"].as_array().unwrap().clone();
-    let [cluster, filter] = &patches[..] else { panic!("{patches:?}") };
-    assert_eq!((&cluster["applyTo"], &filter["applyTo"]), (&json!("CLUSTER"), &json!("HTTP_FILTER")));
-    assert_eq!(filter["patch"]["operation"], "INSERT_BEFORE");
-    assert_eq!(filter["patch"]["value"]["typed_config"]["domain"], "shop/per-user");
+    // networking/v1alpha3/envoy_filter.proto: the same for sidecars and gateways.
+    let patches = of_kind(&documents, "EnvoyFilter")["spec"]["configPatches"].as_array().unwrap();
+    let places =
+        |patch: &Json| format!("{} {}", patch["match"]["context"], patch["applyTo"]).replace('"', "");
+    let contexts = ["SIDECAR_INBOUND", "GATEWAY"];
+    let expected =
+        contexts.map(|context| ["NETWORK_FILTER", "HTTP_FILTER"].map(|kind| format!("{context} {kind}")));
+    assert_eq!(patches.iter().map(places).collect::<Vec<_>>(), expected.concat());
+    assert_eq!(patches[0]["patch"], patches[2]["patch"]);
+    assert_eq!(patches[1]["patch"], patches[3]["patch"]);
+    let (manager, filter) = (&patches[0]["patch"], &patches[1]["patch"]);
+    assert_eq!((&manager["operation"], &filter["operation"]), (&json!("MERGE"), &json!("INSERT_BEFORE")));
+    let filter = &filter["value"];
+    assert_eq!(filter["typed_config"]["domain"], "shop/per-user");
+    // Istio has a cluster for each port of a service, with its mutual TLS.
+    let grpc = &filter["typed_config"]["rate_limit_service"]["grpc_service"]["envoy_grpc"]["cluster_name"];
+    assert_eq!(grpc, "outbound|9091||mixer-adapter.istio-system.svc.cluster.local");
+
+    let own = &documents.last().unwrap();
+    assert_eq!(own["metadata"]["namespace"], "istio-system");
+    let labels = json!({"labels": {"app.kubernetes.io/name": "mixer-adapter"}});
+    assert_eq!(own["spec"]["workloadSelector"], labels);
+    let patch = &own["spec"]["configPatches"][0];
+    assert_eq!(patch["match"]["routeConfiguration"]["vhost"]["name"], "inbound|http|9091");
     if is_there() {
-        assert_eq!(Envoy::validate(&with(&cluster["patch"]["value"], &filter["patch"]["value"])), None);
+        let cluster = json!({"name": grpc, "type": "STATIC", "connect_timeout": "1s"});
+        let bootstrap = with(&cluster, filter, &manager["value"]["typed_config"], &patch["patch"]["value"]);
+        assert_eq!(Envoy::validate(&bootstrap), None);
     }
 }
 
@@ -137,7 +166,24 @@ fn resources_for_envoy_gateway_have_fields_of_its_api() {
     assert_eq!(policy["metadata"]["namespace"], "infra");
     assert_eq!(policy["spec"]["targetRefs"], json!([gateway]));
     let check = &policy["spec"]["extAuth"];
-    has_only(check, &["grpc", "failOpen", "timeout", "bodyToExtAuth", "headersToExtAuth", "recomputeRoute"]);
+    has_only(
+        check,
+        &[
+            "grpc",
+            "failOpen",
+            "statusOnError",
+            "timeout",
+            "bodyToExtAuth",
+            "headersToExtAuth",
+            "recomputeRoute",
+        ],
+    );
+    assert_eq!(check["statusOnError"], 503);
+    // Envoy ends each try of such a call after the maximum of the waits between tries (docs/behaviour/envoy.md#deadlines).
+    assert_eq!(
+        check["timeout"],
+        check["grpc"]["backendSettings"]["retry"]["perRetry"]["backOff"]["maxInterval"]
+    );
     assert_eq!((&check["failOpen"], &check["grpc"]["backendRefs"]), (&json!(false), &backends));
     let settings = &check["grpc"]["backendSettings"];
     has_only(settings, &["retry", "circuitBreaker"]);
@@ -163,9 +209,14 @@ fn resources_for_envoy_gateway_have_fields_of_its_api() {
     }
     assert_eq!(filter["name"], "infra/eg/http");
     if is_there() {
-        assert_eq!(
-            Envoy::validate(&with(&cluster["operation"]["value"], &filter["operation"]["value"])),
-            None
-        );
+        let values = (&cluster["operation"]["value"], &filter["operation"]["value"]);
+        assert_eq!(Envoy::validate(&with(values.0, values.1, &json!({}), &json!({}))), None);
+    }
+    // gateway_types.go: with XDSNameSchemeV2 listeners are named after their ports.
+    let flags = ["--gateway", "infra/eg", "--address", address, "--gateway-listener"];
+    for (listener, name) in [("web", "infra/eg/web"), ("8080", "tcp-8080")] {
+        let documents = self::documents(&[&flags[..], &[listener]].concat());
+        let patches = &of_kind(&documents, "EnvoyPatchPolicy")["spec"]["jsonPatches"];
+        assert_eq!(patches[1]["name"], name);
     }
 }
