@@ -49,7 +49,7 @@ pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptio
         let client = Client::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         match variant {
             Variant::Sotw => exchange_whole(client, stream, requests, names).boxed(),
-            Variant::Delta => exchange_deltas(client, stream, requests).boxed(),
+            Variant::Delta => exchange_deltas(client, stream, requests, names).boxed(),
         }
     };
     let stream = |stop| connected(sink.clone(), source.clone(), stop, run.clone()).boxed();
@@ -98,7 +98,7 @@ impl Dialect for Aggregated {
 
     fn on_request(&mut self, request: RequestResources) -> Vec<MeshConfigRequest> {
         let RequestResources { sink_node, collection, response_nonce, error_detail, .. } = request;
-        let type_url = self.name(&collection);
+        let type_url = request_name(&collection, self.has_type_urls);
         let question = MeshConfigRequest { sink_node, type_url, ..MeshConfigRequest::default() };
         if response_nonce.is_empty() {
             self.requested.insert(question.type_url.clone(), collection);
@@ -123,12 +123,10 @@ impl Dialect for Aggregated {
     }
 }
 
-impl Aggregated {
-    /// Returns the name of a collection in requests.
-    fn name(&self, collection: &str) -> String {
-        let message = Collection::new(collection).message().filter(|_| self.has_type_urls);
-        message.map_or_else(|| collection.to_owned(), |message| format!("type.googleapis.com/{message}"))
-    }
+/// Returns the name of a collection in requests: the type URL of its resources, or its own.
+fn request_name(collection: &str, has_type_urls: bool) -> String {
+    let message = Collection::new(collection).message().filter(|_| has_type_urls);
+    message.map_or_else(|| collection.to_owned(), |message| format!("type.googleapis.com/{message}"))
 }
 
 /// Changes of one collection: `IncrementalAggregatedResources`.
@@ -137,14 +135,24 @@ impl Aggregated {
 #[derive(Debug)]
 pub struct AggregatedDelta {
     collection: String,
+    /// The name of the collection in requests.
+    type_url: String,
+    is_answered: Arc<AtomicBool>,
     types: TypeUrls,
     whole: bool,
 }
 
 impl AggregatedDelta {
-    /// A stream that has just opened, for that collection.
+    /// A stream that has just opened, for that collection, which is requested by its name.
     pub fn new(collection: impl Into<String>) -> Self {
-        Self { collection: collection.into(), types: TypeUrls::default(), whole: true }
+        Self::named(collection.into(), &Aggregated::default())
+    }
+
+    /// The same, requested as by `names`.
+    fn named(collection: String, names: &Aggregated) -> Self {
+        let type_url = request_name(&collection, names.has_type_urls);
+        let is_answered = names.is_answered.clone();
+        Self { collection, type_url, is_answered, types: TypeUrls::default(), whole: true }
     }
 }
 
@@ -153,11 +161,11 @@ impl Dialect for AggregatedDelta {
     type Response = IncrementalMeshConfigResponse;
 
     fn on_request(&mut self, request: RequestResources) -> Vec<IncrementalMeshConfigRequest> {
-        let RequestResources { sink_node, collection: type_url, initial_resource_versions, .. } = request;
-        let RequestResources { response_nonce, error_detail, .. } = request;
+        let RequestResources { sink_node, initial_resource_versions, response_nonce, error_detail, .. } =
+            request;
         let base = IncrementalMeshConfigRequest {
             sink_node,
-            type_url,
+            type_url: self.type_url.clone(),
             error_detail,
             ..IncrementalMeshConfigRequest::default()
         };
@@ -177,6 +185,7 @@ impl Dialect for AggregatedDelta {
     ) -> Received<IncrementalMeshConfigRequest> {
         let IncrementalMeshConfigResponse { system_version_info, resources, removed_resources, nonce } =
             response;
+        self.is_answered.store(true, Relaxed);
         let collection = self.collection.clone();
         let nonce = self.types.remember(&collection, Answer { nonce, ..Answer::default() });
         let incremental = !std::mem::take(&mut self.whole);
@@ -206,12 +215,23 @@ async fn exchange_whole(
 const UNREAD: usize = 16;
 
 /// Changes, on a stream for each collection. They end together: to the sink they are one.
-async fn exchange_deltas(client: Client, stream: Stream, mut requests: Requests) -> Status {
+async fn exchange_deltas(
+    client: Client,
+    stream: Stream,
+    mut requests: Requests,
+    names: Arc<ServerNames>,
+) -> Status {
+    let (named, is_answered) = names.dialect();
     let mut inboxes: BTreeMap<String, mpsc::Sender<_>> = BTreeMap::new();
     let mut streams: Vec<BoxFuture<'static, Status>> = vec![std::future::pending().boxed()];
     loop {
         let request = tokio::select! {
-            (status, ..) = select_all(&mut streams) => return status,
+            (status, ..) = select_all(&mut streams) => {
+                if !is_answered.load(Relaxed) {
+                    names.ended(&status);
+                }
+                return status;
+            }
             request = requests.recv() => request,
         };
         let request = match request {
@@ -221,7 +241,7 @@ async fn exchange_deltas(client: Client, stream: Stream, mut requests: Requests)
         };
         let inbox = inboxes.entry(request.collection.clone()).or_insert_with_key(|collection| {
             let (inbox, own) = mpsc::channel(UNREAD);
-            let (mut client, dialect) = (client.clone(), AggregatedDelta::new(collection));
+            let (mut client, dialect) = (client.clone(), AggregatedDelta::named(collection.clone(), &named));
             let call =
                 |requests| async move { client.incremental_aggregated_resources(requests).await }.boxed();
             streams.push(exchange(stream.clone(), own, dialect, call).boxed());

@@ -138,26 +138,43 @@ impl AggregatedMeshConfigService for Named {
 
     async fn incremental_aggregated_resources(
         &self,
-        _: Request<Streaming<IncrementalMeshConfigRequest>>,
+        request: Request<Streaming<IncrementalMeshConfigRequest>>,
     ) -> Result<Response<Self::IncrementalAggregatedResourcesStream>, Status> {
-        Err(Status::unimplemented("not implemented"))
+        let (name, requested) = (self.name, self.requested.clone());
+        let mut requests = request.into_inner();
+        let first = requests.message().await?.unwrap();
+        let _ = requested.send(first.type_url.clone()).await;
+        let answer = match first.type_url == name {
+            true => Ok(changes("1", &["ns/a@1"], &[])),
+            false => Err(Status::invalid_argument(format!("unsupported type_url {:?}", first.type_url))),
+        };
+        let acknowledged = stream::once(async move {
+            let second = requests.message().await?.unwrap_or_default();
+            let _ = requested.send(format!("{} {}", second.type_url, second.response_nonce)).await;
+            std::future::pending().await
+        });
+        Ok(Response::new(stream::iter([answer]).chain(acknowledged).boxed()))
     }
 }
 
 #[tokio::test]
 async fn collections_are_requested_by_the_type_url_and_then_by_name() {
     const TYPE_URL: &str = "type.googleapis.com/istio.policy.v1beta1.Rule";
-    for (name, tried) in [(TYPE_URL, &[TYPE_URL][..]), (RULES, &[TYPE_URL, RULES])] {
+    let names = [(TYPE_URL, &[TYPE_URL][..]), (RULES, &[TYPE_URL, RULES])];
+    let variants = [(Variant::Sotw, Mode::Full), (Variant::Delta, Mode::Delta)];
+    for ((name, tried), (variant, mode)) in
+        names.into_iter().flat_map(|name| variants.map(|variant| (name, variant)))
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (requested, mut requests) = mpsc::channel(100);
         let stop = CancellationToken::new();
         let routes = Routes::new(AggregatedMeshConfigServiceServer::new(Named { name, requested }));
         tokio::spawn(listen(listener, routes, stop.clone()));
-        let (sink, mut changes) = Sink::start(options(Mode::Full, &[RULES]), None);
+        let (sink, mut changes) = Sink::start(options(mode, &[RULES]), None);
         let eager = DialOptions::default().first_wait(Duration::from_millis(10));
         let server = Peer::new(address.to_string());
-        tokio::spawn(dial_aggregated(sink, server, Variant::Sotw, eager, stop.clone()));
+        tokio::spawn(dial_aggregated(sink, server, variant, eager, stop.clone()));
         let _stop = stop.drop_guard();
         let soon = Duration::from_secs(10);
         for name in tried {
