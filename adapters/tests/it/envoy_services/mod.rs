@@ -6,6 +6,7 @@ mod bootstrap;
 mod checks;
 mod connections;
 mod denials;
+mod examples;
 mod failures;
 mod limits;
 mod logs;

@@ -3,8 +3,11 @@
 use serde_json::{Value as Json, json};
 
 use super::{
-    mesh::envoy_config,
-    support::envoy::{Envoy, is_there},
+    mesh::{configured, envoy_config},
+    support::{
+        envoy::{Envoy, is_there},
+        run,
+    },
 };
 
 const LIMITED: [&str; 4] = ["--rate-limit", "per-user", "--descriptor", "user=x-user"];
@@ -62,6 +65,52 @@ fn with(cluster: &Json, filter: &Json, fields: &Json, route: &Json) -> String {
         "clusters": [cluster],
     }})
     .to_string()
+}
+
+/// Limits by two quotas with a header each, one of them optional.
+const QUOTAS: &str = r#"
+kind: handler
+metadata: {name: limits, namespace: istio-system}
+spec:
+  compiledAdapter: memquota
+  params: {quotas: [{name: per-user, maxAmount: 2, validDuration: 60s}, {name: per-key, maxAmount: 2, validDuration: 60s}]}
+---
+kind: instance
+metadata: {name: per-user, namespace: istio-system}
+spec: {compiledTemplate: quota, params: {dimensions: {user: 'ratelimit.descriptor["user"]'}}}
+---
+kind: instance
+metadata: {name: per-key, namespace: istio-system}
+spec: {compiledTemplate: quota, params: {dimensions: {key: 'ratelimit.descriptor["key"] | "none"'}}}
+---
+kind: rule
+metadata: {name: limits, namespace: istio-system}
+spec: {actions: [{handler: limits, instances: [per-user, per-key]}]}
+"#;
+
+/// The filter in resources of a mesh. That of the bootstrap is tried by `each_of_two_quotas_limits_requests_with_its_header_alone`.
+#[test]
+fn descriptors_for_istio_and_envoy_gateway_have_the_headers_of_their_quotas() {
+    let folder = configured(QUOTAS);
+    let flags = ["--config", folder.path().to_str().unwrap(), "--descriptor", "user=x-user,key=x-key"];
+    let print = |of: &str| -> Vec<Json> {
+        serde_saphyr::from_multiple(&envoy_config(&[&[of], &flags[..]].concat())).unwrap()
+    };
+    let (istio, gateway) = (print("--istio"), print("--gateway"));
+    let header = |key: &str, header: &str| json!({"descriptor_key": key, "header_name": header});
+    let mut optional = header("key", "x-key");
+    optional["skip_if_absent"] = json!(true);
+    let patches = &of_kind(&istio, "EnvoyFilter")["spec"]["configPatches"];
+    let of_gateway = &of_kind(&gateway, "EnvoyPatchPolicy")["spec"]["jsonPatches"][1]["operation"]["value"];
+    for filter in [&patches[1]["patch"]["value"], &patches[3]["patch"]["value"], of_gateway] {
+        let limits = filter["typed_config"]["rate_limits"].as_array().unwrap();
+        let actions = limits.iter().flat_map(|limit| limit["actions"].as_array().unwrap());
+        let headers: Vec<&Json> = actions.filter_map(|action| action.get("request_headers")).collect();
+        assert_eq!((limits.len(), headers), (2, vec![&optional, &header("user", "x-user")]));
+    }
+    let flags = ["--istio", "--descriptor", "usre=x-user", flags[0], flags[1]];
+    let ran = run(&[&["envoy-config"], &flags[..]].concat());
+    assert!(ran.code == 2 && ran.stderr.contains("did you mean user?"), "{ran:?}");
 }
 
 #[test]
