@@ -74,6 +74,10 @@ pub(super) struct Source {
     #[arg(long = "sink", value_name = "URL", value_delimiter = ',', value_parser = sink)]
     sinks: Vec<ConfigUrl>,
 
+    /// The longest delay before a sink is dialed again
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = value_parsers::timeout)]
+    max_redial_wait: Duration,
+
     /// The namespace of resources without one
     #[arg(long, value_name = "NAMESPACE", default_value = "istio-system")]
     default_config_namespace: String,
@@ -231,7 +235,8 @@ impl Source {
         }
         for sink in sinks {
             let (source, stop) = (source.clone(), cut.clone());
-            let options = DialOptions::default().memory(Some(memory.clone()));
+            let options =
+                DialOptions::default().longest_wait(self.max_redial_wait).memory(Some(memory.clone()));
             tasks.spawn(async move { mcp::source::dial(source, sink, options, stop).await });
         }
         let limits = ListenOptions::default().max_message_size(self.max_message_size).memory(memory);

@@ -436,3 +436,18 @@ fn a_command_line_that_is_wrong_says_what_would_be_right() {
         assert!(ran.stderr.contains(reason), "{ran:?}");
     }
 }
+
+/// Without the flag the eighth connection comes after a minute: waits double from a second.
+#[test]
+fn the_longest_wait_before_a_sink_is_dialed_again_can_be_set() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("a.yaml"), rule("a")).unwrap();
+    let sink = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("mcp://{}", sink.local_addr().unwrap());
+    let _source = start(directory.path(), &["--sink", &url, "--max-redial-wait", "50ms"]);
+    sink.set_nonblocking(true).unwrap();
+    for _ in 0..8 {
+        // Each connection ends at once.
+        eventually("the sink is dialed again", || sink.accept().ok());
+    }
+}
