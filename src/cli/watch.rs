@@ -294,7 +294,7 @@ impl Watch {
             }
             let line = match &check.outcome {
                 Outcome::Passed => format!("pass  {}", check.rule),
-                Outcome::Failed(observed) => format!("FAIL  {}: {observed}", check.rule),
+                Outcome::Failed(observed) => format!("FAIL  {} ({}): {observed}", check.rule, check.type_url),
                 Outcome::Skipped(reason) => format!("skip  {}: {reason}", check.rule),
                 outcome => format!("{outcome:?}  {}", check.rule),
             };

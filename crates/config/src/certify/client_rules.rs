@@ -9,6 +9,7 @@ const NONCE: &str = "a nonce is one that the server sent for the type";
 const ACK: &str = "an acknowledgement has the version of its response";
 const NACK: &str = "a rejection has an error with a code and a message, and the version that the client has";
 const NAMES: &str = "a request has each name once";
+const INITIAL: &str = "the versions of known resources are in the first request for a type";
 const ANSWER: &str = "each response is answered";
 
 /// The number of nonces of a type that are remembered.
@@ -62,6 +63,9 @@ impl ClientRules {
         }
         if let Some(of) = self.types.get_mut(type_url) {
             violations.extend(of.answered(request));
+            if request.resumes {
+                violations.push(Violation::new(INITIAL, "a later request with initial_resource_versions"));
+            }
         } else if self.types.len() < MAX_TYPES {
             self.types.insert(type_url.to_owned(), Type::default());
             if !request.nonce.is_empty() || request.error.is_some() {
@@ -154,6 +158,15 @@ mod tests {
         assert!(broken(&mut rules, &refusal("1", "b", 3)).is_empty());
         assert!(broken(&mut rules, &Shorthand { names: vec!["x".to_owned()], ..request("", "") }).is_empty());
         assert!(rules.unanswered().is_empty());
+    }
+
+    #[test]
+    fn versions_of_known_resources_are_in_the_first_request_alone() {
+        let mut rules = ClientRules::default();
+        let resuming = |nonce: &str| Shorthand { resumes: true, ..request("", nonce) };
+        assert!(broken(&mut rules, &resuming("")).is_empty());
+        rules.sent(&request("1", "a"));
+        assert_eq!(broken(&mut rules, &resuming("a")), [INITIAL]);
     }
 
     #[test]

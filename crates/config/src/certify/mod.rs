@@ -5,6 +5,7 @@
 
 mod client_rules;
 mod probe;
+mod response_rules;
 mod server_rules;
 
 use std::{io, time::Duration};
@@ -60,6 +61,9 @@ pub enum Outcome {
 pub struct Check {
     /// The rule.
     pub rule: &'static str,
+    /// The type or collection of the result: the first that failed, if one did.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub type_url: String,
     /// The result for the rule.
     pub outcome: Outcome,
 }

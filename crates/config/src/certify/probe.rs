@@ -8,6 +8,7 @@ use tonic::{Code, Status, Streaming, client::Grpc, transport::Channel};
 
 use super::{
     CertifyError, Check, Outcome, Protocol, ServerRules, Violation,
+    response_rules::{self, BODIES, INCREMENTAL, REMOVED, VERSIONS},
     server_rules::{NAMES, NONCE, REPEATED, TYPE, VERSION},
 };
 use crate::{
@@ -85,10 +86,12 @@ pub async fn certify(server: &Peer, of: &Certification) -> Result<Vec<Check>, Ce
     let late = |_| CertifyError::Timeout(server.clone(), of.patience);
     let reached = timeout(of.patience, server.reach()).await.map_err(late)?;
     reached.map_err(|error| CertifyError::Connect(server.clone(), error))?;
-    let mut probe = Probe { server, of, violations: Vec::new(), checks: Vec::new() };
+    let mut probe = Probe { server, of, type_url: String::new(), violations: Vec::new(), checks: Vec::new() };
     for type_url in &of.type_urls {
+        probe.type_url.clone_from(type_url);
         probe.of_type(type_url).await;
     }
+    probe.several_types().await;
     if of.protocol == Protocol::Mcp {
         probe.unknown_collection().await;
     }
@@ -98,7 +101,10 @@ pub async fn certify(server: &Peer, of: &Certification) -> Result<Vec<Check>, Ce
 struct Probe<'a> {
     server: &'a Peer,
     of: &'a Certification,
-    violations: Vec<Violation>,
+    /// The type that is checked.
+    type_url: String,
+    /// Violations of the rules for all responses, with the types.
+    violations: Vec<(String, Violation)>,
     checks: Vec<Check>,
 }
 
@@ -138,10 +144,11 @@ impl Session {
     }
 }
 
-/// A response, and the versions of its resources.
+/// A response, the violations in its content, and the versions of its resources.
 #[derive(Clone, Debug)]
 struct Reply {
     shorthand: Shorthand,
+    violations: Vec<Violation>,
     versions: BTreeMap<String, String>,
 }
 
@@ -249,7 +256,24 @@ impl Probe<'_> {
         }
     }
 
+    /// Requests two types on one stream, whose responses have to have different nonces.
+    async fn several_types(&mut self) {
+        let is_of_one_type =
+            matches!(self.of.protocol, Protocol::Rest | Protocol::Aggregated(Variant::Delta));
+        let [one, other, ..] = &self.of.type_urls[..] else { return };
+        if is_of_one_type {
+            return;
+        }
+        let Some(mut session) = self.open(ANSWERED).await else { return };
+        for type_url in [one, other] {
+            self.type_url.clone_from(type_url);
+            session.send(ProbeRequest { type_url: type_url.clone(), ..ProbeRequest::default() }).await;
+            self.next(&mut session, self.of.patience).await;
+        }
+    }
+
     async fn unknown_collection(&mut self) {
+        NO_COLLECTION.clone_into(&mut self.type_url);
         let Some(mut session) = self.open(UNKNOWN).await else { return };
         session.send(ProbeRequest { type_url: NO_COLLECTION.to_owned(), ..ProbeRequest::default() }).await;
         match self.next(&mut session, self.of.patience).await {
@@ -292,7 +316,9 @@ impl Probe<'_> {
         let reply = reply.unwrap_or_else(|| Err(Status::ok("the server ended it")));
         let reply = reply.map(|reply| session.typed(reply));
         if let Ok(reply) = &reply {
-            self.violations.extend(session.rules.received(&reply.shorthand));
+            let violations = session.rules.received(&reply.shorthand).into_iter();
+            let violations = violations.chain(reply.violations.iter().cloned());
+            self.violations.extend(violations.map(|violation| (self.type_url.clone(), violation)));
         }
         Some(reply)
     }
@@ -315,28 +341,35 @@ impl Probe<'_> {
     }
 
     fn pass(&mut self, rule: &'static str) {
-        self.checks.push(Check { rule, outcome: Outcome::Passed });
+        self.push(rule, Outcome::Passed);
     }
 
     fn fail(&mut self, rule: &'static str, observed: String) {
-        self.checks.push(Check { rule, outcome: Outcome::Failed(observed) });
+        self.push(rule, Outcome::Failed(observed));
     }
 
     fn skip(&mut self, rule: &'static str, reason: &str) {
-        self.checks.push(Check { rule, outcome: Outcome::Skipped(reason.to_owned()) });
+        self.push(rule, Outcome::Skipped(reason.to_owned()));
+    }
+
+    fn push(&mut self, rule: &'static str, outcome: Outcome) {
+        self.checks.push(Check { rule, type_url: self.type_url.clone(), outcome });
     }
 
     /// A result for each rule, the first failure of each.
     fn finish(mut self) -> Vec<Check> {
         let rules: &[&str] = match self.of.protocol {
-            Protocol::Rest => &[TYPE, VERSION, NAMES, REPEATED],
-            delta if delta.is_delta() => &[NONCE, TYPE, NAMES],
-            _ => &[NONCE, TYPE, VERSION, NAMES, REPEATED],
+            Protocol::Rest => &[TYPE, VERSION, NAMES, REPEATED, BODIES],
+            Protocol::Mcp => &[NONCE, TYPE, VERSION, NAMES, REPEATED, BODIES, INCREMENTAL, REMOVED],
+            delta if delta.is_delta() => &[NONCE, TYPE, NAMES, BODIES, VERSIONS],
+            _ => &[NONCE, TYPE, VERSION, NAMES, REPEATED, BODIES],
         };
         let answered = self.checks.iter().any(|check| check.outcome == Outcome::Passed);
         for &rule in rules {
-            match self.violations.iter().find(|violation| violation.rule == rule) {
-                Some(violation) => self.fail(violation.rule, violation.observed.clone()),
+            let found = self.violations.iter().find(|(_, violation)| violation.rule == rule);
+            self.type_url = found.map(|(type_url, _)| type_url.clone()).unwrap_or_default();
+            match found {
+                Some((_, violation)) => self.fail(rule, violation.observed.clone()),
                 None if answered => self.pass(rule),
                 None => self.skip(rule, "there was no response"),
             }
@@ -562,25 +595,30 @@ fn delta(ask: ProbeRequest, node: Node) -> DeltaDiscoveryRequest {
 }
 
 fn of_mcp(response: Resources) -> Reply {
-    Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
+    let violations = response_rules::of_mcp(&response);
+    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
 }
 
 fn of_aggregated(response: MeshConfigResponse) -> Reply {
-    Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
+    let violations = response_rules::of_aggregated(&response);
+    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
 }
 
 fn of_aggregated_delta(response: IncrementalMeshConfigResponse) -> Reply {
     let metadata = response.resources.iter().filter_map(|resource| resource.metadata.as_ref());
     let versions = metadata.map(|metadata| (metadata.name.clone(), metadata.version.clone()));
-    Reply { versions: versions.collect(), shorthand: response.shorthand() }
+    let violations = response_rules::of_aggregated_delta(&response);
+    Reply { versions: versions.collect(), violations, shorthand: response.shorthand() }
 }
 
 fn of_sotw(response: DiscoveryResponse) -> Reply {
-    Reply { shorthand: response.shorthand(), versions: BTreeMap::new() }
+    let violations = response_rules::of_sotw(&response);
+    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
 }
 
 fn of_delta(response: DeltaDiscoveryResponse) -> Reply {
     let versions =
         response.resources.iter().map(|resource| (resource.name.clone(), resource.version.clone()));
-    Reply { versions: versions.collect(), shorthand: response.shorthand() }
+    let violations = response_rules::of_delta(&response);
+    Reply { versions: versions.collect(), violations, shorthand: response.shorthand() }
 }

@@ -237,8 +237,9 @@ impl Watch {
             Representation::Parts | Representation::Changes => {
                 let (content, told) = self.news(state, Delta { changed, removed }, owed);
                 let removes = form == Representation::Changes && !content.removed.is_empty();
-                // An empty response is an answer to a client with a wildcard subscription.
-                let answers = form == Representation::Changes && requested && self.subscription.is_wildcard();
+                // An empty response is an answer to a client with a wildcard subscription, in parts to its first request alone.
+                let is_first = form == Representation::Changes || self.sent.is_none();
+                let answers = is_first && requested && self.subscription.is_wildcard();
                 if content.entries.is_empty() && !removes && !answers {
                     self.refused &= !self.doubt.is_empty();
                     return None;

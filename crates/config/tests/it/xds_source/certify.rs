@@ -60,24 +60,40 @@ async fn the_own_server_keeps_the_rules_of_every_protocol() {
     let server = Server::start().await;
     let cluster = |name: &str| format!("'@type': {CLUSTER}\nname: {name}\n");
     let rule = |name: &str| format!("kind: rule\nmetadata: {{name: {name}}}\nspec: {{match: 'true'}}\n");
-    let resources = [cluster("a"), cluster("b"), rule("a"), rule("b")].join("---\n");
+    let entry = |name: &str| {
+        format!(
+            "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: {name}}}\nspec: {{hosts: [{name}.example]}}\n"
+        )
+    };
+    let resources = [cluster("a"), cluster("b"), rule("a"), rule("b"), entry("a"), entry("b")].join("---\n");
     server.source.serve_text(&resources).unwrap();
     let peer = Peer::new(server.address.to_string());
     for (protocol, type_url, count) in [
-        (Protocol::Mcp, RULES, 10),
-        (Protocol::Aggregated(Variant::Sotw), RULES, 9),
-        (Protocol::Aggregated(Variant::Delta), RULES, 7),
-        (SOTW, ENTRY, 10),
-        (DELTA, ENTRY, 10),
-        (Protocol::Xds(ApiVersion::V2, Variant::Sotw), CLUSTER_V2, 10),
-        (Protocol::Xds(ApiVersion::V2, Variant::Delta), CLUSTER_V2, 10),
-        (Protocol::Rest, CLUSTER, 8),
+        (Protocol::Mcp, RULES, 13),
+        (Protocol::Aggregated(Variant::Sotw), RULES, 10),
+        (Protocol::Aggregated(Variant::Delta), RULES, 9),
+        (SOTW, ENTRY, 11),
+        (DELTA, ENTRY, 12),
+        (Protocol::Xds(ApiVersion::V2, Variant::Sotw), CLUSTER_V2, 11),
+        (Protocol::Xds(ApiVersion::V2, Variant::Delta), CLUSTER_V2, 12),
+        (Protocol::Rest, CLUSTER, 9),
     ] {
-        server.set(ENTRY, "ns/a@1 ns/b@1");
         let checks = certify(&peer, &certification(protocol, type_url)).await.unwrap();
         assert_eq!(checks.len(), count, "{protocol:?}: {checks:#?}");
         let broken: Vec<_> = checks.iter().filter(|check| check.outcome != Outcome::Passed).collect();
         assert!(broken.is_empty(), "{protocol:?}: {broken:#?}");
+    }
+}
+
+/// A client without endpoints waits for them, so that there are none has to be an answer.
+#[tokio::test]
+async fn a_first_request_for_a_type_without_resources_is_answered() {
+    let server = Server::start().await;
+    server.set(CLUSTER, "a@1");
+    let peer = Peer::new(server.address.to_string());
+    for protocol in [SOTW, DELTA] {
+        let checks = certify(&peer, &certification(protocol, ENDPOINT)).await.unwrap();
+        assert_eq!(failures(&checks), [""; 0], "{protocol:?}: {checks:#?}");
     }
 }
 
@@ -95,6 +111,12 @@ enum Flaw {
     AnswersStale,
     IgnoresNames,
     DoesNotEnd,
+    OneNonce,
+    OtherBody,
+    BadBody,
+    NoBody,
+    Incremental,
+    RemovesOfAll,
 }
 
 /// A server of two clusters. One that does not end its streams reports a client that is gone.
@@ -212,7 +234,7 @@ async fn each_broken_server_fails_the_check_of_its_rule() {
     assert_eq!(failures(&checks), ["the first request for a type is answered"]);
     let delta = certify(&peer, &certification(DELTA, CLUSTER)).await.unwrap();
     let unimplemented = Outcome::Failed("the stream ended with Unimplemented: whole sets only".to_owned());
-    assert_eq!(delta[0].outcome, unimplemented);
+    assert_eq!((&*delta[0].type_url, &delta[0].outcome), (CLUSTER, &unimplemented));
 }
 
 /// A server of MCP with one collection.
@@ -243,14 +265,32 @@ impl ResourceSource for FlawedMcp {
                     continue;
                 }
                 nonce += 1;
+                let rule = |value: &'static [u8]| mixer_adapter_core::proto::Any {
+                    type_url: "type.googleapis.com/istio.policy.v1beta1.Rule".to_owned(),
+                    value: value.into(),
+                };
                 let resource = |name: &str| Resource {
                     metadata: Some(Metadata { name: name.to_owned(), ..Metadata::default() }),
-                    body: Some(cluster(name)),
+                    body: match flaw {
+                        Flaw::NoBody => None,
+                        Flaw::OtherBody => Some(cluster(name)),
+                        Flaw::BadBody => Some(rule(b"\xff")),
+                        _ => Some(rule(b"")),
+                    },
                 };
                 let names: &[&str] = if flaw == Flaw::NameTwice { &["ns/a", "ns/a"] } else { &["ns/a"] };
                 let response = Resources {
                     system_version_info: if flaw == Flaw::NoVersion { "" } else { "1" }.to_owned(),
-                    nonce: if flaw == Flaw::NoNonce { String::new() } else { nonce.to_string() },
+                    nonce: match flaw {
+                        Flaw::NoNonce => String::new(),
+                        Flaw::OneNonce => "7".to_owned(),
+                        _ => nonce.to_string(),
+                    },
+                    incremental: flaw == Flaw::Incremental,
+                    removed_resources: match flaw {
+                        Flaw::RemovesOfAll => vec!["ns/b".to_owned()],
+                        _ => Vec::new(),
+                    },
                     collection: if flaw == Flaw::OtherType { "other".to_owned() } else { request.collection },
                     resources: names.iter().map(|name| resource(name)).collect(),
                     ..Resources::default()
@@ -273,6 +313,12 @@ async fn each_broken_server_of_mcp_fails_the_check_of_its_rule() {
         (Flaw::RepeatsRefused, "what is rejected is not sent again"),
         (Flaw::AnswersStale, "a request with a stale nonce is not answered"),
         (Flaw::NoAnswer, "the first request for a type is answered"),
+        (Flaw::OneNonce, "each response has a nonce of its own"),
+        (Flaw::OtherBody, "each resource has a body of its type"),
+        (Flaw::BadBody, "each resource has a body of its type"),
+        (Flaw::NoBody, "each resource has a body of its type"),
+        (Flaw::Incremental, "changes of a collection are sent only if they were requested"),
+        (Flaw::RemovesOfAll, "a whole collection removes no names"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let peer = Peer::new(listener.local_addr().unwrap().to_string());
@@ -280,9 +326,16 @@ async fn each_broken_server_of_mcp_fails_the_check_of_its_rule() {
         let _stop = stop.clone().drop_guard();
         tokio::spawn(listen(listener, Routes::new(ResourceSourceServer::new(FlawedMcp(flaw))), stop));
         let patience = if flaw == Flaw::NoAnswer { Duration::from_millis(500) } else { SOON };
-        let asked = certification(Protocol::Mcp, "istio/policy/v1beta1/rules").patience(patience);
+        let mut asked = certification(Protocol::Mcp, RULES).patience(patience);
+        if flaw == Flaw::OneNonce {
+            asked.type_urls.push("istio/policy/v1beta1/handlers".to_owned());
+        }
         let checks = certify(&peer, &asked).await.unwrap();
-        assert!(failures(&checks).contains(&rule), "{flaw:?}: {checks:#?}");
+        let failed = checks.iter().find(|check| check.rule == rule);
+        let failed = failed.filter(|check| matches!(check.outcome, Outcome::Failed(_)));
+        let failed = failed.unwrap_or_else(|| panic!("{flaw:?}: {checks:#?}"));
+        let last = asked.type_urls.last().unwrap();
+        assert_eq!(failed.type_url, *last, "{flaw:?}");
     }
 }
 
