@@ -89,15 +89,27 @@ pub(super) struct ClientArgs {
     /// Metadata of the node that xDS servers see; can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
     node_metadata: Vec<(String, String)>,
+
+    /// File with a token that servers are shown as `authorization: Bearer TOKEN`, over TLS alone
+    ///
+    /// Read for each connection. Without the file --cert-file no certificate is shown then
+    #[arg(long, value_name = "FILE")]
+    config_token_file: Option<PathBuf>,
 }
 
 impl ClientArgs {
+    /// Returns whether servers are shown a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.config_token_file.is_some()
+    }
+
     pub(super) fn apply(&self, settings: SourceSettings) -> SourceSettings {
         settings
             .sink_id(self.sink_id.clone())
             .sink_annotations(self.sink_annotations.iter().cloned().collect())
             .node_id(self.node_id.clone())
             .node_metadata(self.node_metadata.iter().cloned().collect())
+            .token_file(self.config_token_file.clone())
     }
 }
 
@@ -117,7 +129,7 @@ impl SourceArgs {
     ) -> anyhow::Result<SourceSettings> {
         let secured = configuration.config.iter().any(|part| part.url.is_tls());
         let settings = SourceSettings::new(&configuration.default_config_namespace)
-            .tls(secured.then(|| self.security.client()).transpose()?)
+            .tls(secured.then(|| self.security.client(self.client.has_token())).transpose()?)
             .skip_bad_resources(self.skip_bad_resources)
             .cache(self.cache()?)
             .longest_wait(self.max_redial_wait)

@@ -53,9 +53,12 @@ pub(super) struct TlsArgs {
 }
 
 impl ClientTlsArgs {
-    /// TLS of outbound connections.
-    pub(super) fn client(&self) -> Result<Arc<Client>, UsageError> {
-        let options = ClientOptions::mutual(self.credentials(), self.mcp_server_san.clone());
+    /// TLS of outbound connections. A client with a token may have no certificate.
+    pub(super) fn client(&self, has_token: bool) -> Result<Arc<Client>, UsageError> {
+        let mut options = ClientOptions::mutual(self.credentials(), self.mcp_server_san.clone());
+        if has_token && !self.cert_file.exists() {
+            options.identity = None;
+        }
         Client::new(options).map_err(usage)
     }
 
@@ -70,8 +73,8 @@ impl ClientTlsArgs {
 
 impl TlsArgs {
     /// TLS of outbound connections.
-    pub(super) fn client(&self) -> Result<Arc<Client>, UsageError> {
-        self.identity.client()
+    pub(super) fn client(&self, has_token: bool) -> Result<Arc<Client>, UsageError> {
+        self.identity.client(has_token)
     }
 
     /// TLS of a listener.

@@ -199,7 +199,7 @@ impl Watch {
         }
         self.name_resources(&mut settings)?;
         if self.server.is_tls() {
-            settings.tls = Some(self.identity.client()?);
+            settings.tls = Some(self.identity.client(self.client.has_token())?);
         }
         let server = self.server.server(&settings).map_err(|error| UsageError(error.to_string()))?;
         let Some(server) = server else {

@@ -121,6 +121,9 @@ pub enum ConfigUrlError {
         "{0} and {1} are both for all collections; say what one of them is for, as in {1}?collections=rules,handlers"
     )]
     DuplicateCatchAll(String, String),
+    /// A token would be readable on the way to the server.
+    #[error("{0}: a token is sent over TLS alone; write mcps://, xdss:// or xds+https://")]
+    PlainToken(ConfigUrl),
     /// There is nothing to make the connection with.
     #[error("{0}: no certificates are given for TLS")]
     NoTls(ConfigUrl),
@@ -336,11 +339,14 @@ impl ConfigUrl {
 
     fn peer(&self, address: &Authority, settings: &SourceSettings) -> Result<Peer, ConfigUrlError> {
         let peer = match (self.is_tls(), &settings.tls) {
+            (false, _) if settings.token_file.is_some() => {
+                return Err(ConfigUrlError::PlainToken(self.clone()));
+            }
             (false, _) => Peer::new(address.as_str()),
             (true, Some(security)) => Peer::secured(address.as_str(), security.clone()),
             (true, None) => return Err(ConfigUrlError::NoTls(self.clone())),
         };
-        Ok(peer.called(self.scheme()))
+        Ok(peer.with_token_file(settings.token_file.as_deref()).called(self.scheme()))
     }
 }
 

@@ -172,7 +172,7 @@ impl Source {
 
     fn peers(&self) -> Result<Vec<Peer>, UsageError> {
         let secured = self.sinks.iter().any(ConfigUrl::is_tls);
-        let client = secured.then(|| self.security.client()).transpose()?;
+        let client = secured.then(|| self.security.client(false)).transpose()?;
         let peers = self.sinks.iter().filter_map(|sink| match (sink, &client) {
             (ConfigUrl::Mcp { address, tls: true, .. }, Some(client)) => {
                 Some(Peer::secured(address.as_str(), client.clone()))

@@ -4,7 +4,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
-use tonic::{Code, Status, Streaming, client::Grpc, transport::Channel};
+use tonic::{Code, Status, Streaming, client::Grpc};
 
 use super::{
     CertifyError, Check, Outcome, Protocol, ServerRules, Violation,
@@ -24,7 +24,7 @@ use crate::{
             MeshConfigResponse, RequestResources, Resources, SinkNode,
         },
     },
-    stream::{Peer, Shorthand, StreamMemory, Summarize, open, sink::Variant},
+    stream::{Peer, PeerChannel, Shorthand, StreamMemory, Summarize, open, sink::Variant},
     xds::sink::request_over_http,
 };
 use mixer_adapter_core::{framework::setters, proto};
@@ -485,7 +485,7 @@ fn poll(
 
 /// Transports requests and responses of one protocol until the server ends the stream or the session is dropped.
 fn run<Q, P>(
-    grpc: Grpc<Channel>,
+    grpc: Grpc<PeerChannel>,
     path: PathAndQuery,
     mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
     replies: mpsc::Sender<Result<Reply, Status>>,

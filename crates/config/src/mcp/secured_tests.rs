@@ -3,17 +3,22 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use futures_util::stream::BoxStream;
 use tokio::{
     net::TcpListener,
     sync::mpsc,
     time::{sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::{Code, service::Routes};
+use tonic::{Code, Request, Response, Status, Streaming, service::Routes};
 
 use super::source;
 use crate::{
-    Acceptance, Offer, StreamSource,
+    Acceptance, ConfigUrl, Offer, StreamSource,
+    proto::istio::mcp::v1alpha1::{
+        RequestResources, Resources,
+        resource_source_server::{ResourceSource, ResourceSourceServer},
+    },
     source::{Source as _, SourceSettings, Wanted},
     stream::{
         DialOptions, Listener, Peer, RawChange, RawResource, listen,
@@ -127,6 +132,63 @@ async fn a_sink_on_the_list_is_served_and_one_that_is_not_hears_why_new_streams_
     set(&source, "2");
     next(&mut offers).await.accept();
     assert!(asking.establish_resource_stream(futures_util::stream::pending()).await.is_err());
+}
+
+/// A server that reports the tokens of its streams, and refuses them.
+struct Asking(mpsc::Sender<Option<String>>);
+
+#[tonic::async_trait]
+impl ResourceSource for Asking {
+    type EstablishResourceStreamStream = BoxStream<'static, Result<Resources, Status>>;
+
+    async fn establish_resource_stream(
+        &self,
+        request: Request<Streaming<RequestResources>>,
+    ) -> Result<Response<Self::EstablishResourceStreamStream>, Status> {
+        let token = request.metadata().get("authorization").map(|value| value.to_str().unwrap().to_owned());
+        let _ = self.0.send(token).await;
+        Err(Status::unavailable("come again"))
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_shown_the_token_that_its_file_has_at_each_connection() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let access = AccessSettings { allow: vec![SINK.to_owned()], file: None };
+    let security = tls::Server::new(credentials(&files, &authority, &["127.0.0.1"]), access).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (tokens, mut shown) = mpsc::channel(1);
+    let stop = CancellationToken::new();
+    let services = Routes::new(ResourceSourceServer::new(Asking(tokens)));
+    tokio::spawn(listen(Listener::from(listener).with_tls(security), services, stop.clone()));
+    let _stop = stop.drop_guard();
+    let file = files.write("token", "one\n");
+    let tls = tls_client(credentials(&files, &authority, &[SINK]), &[]);
+    let peer = Peer::secured(&*address, tls).with_token_file(Some(file.as_ref()));
+    let _offers = start(StreamSource::mcp(peer, &settings()).with_dial_options(eager()));
+    let mut until = async |token: &str| {
+        let shown = async { while shown.recv().await.unwrap().as_deref() != Some(token) {} };
+        timeout(Duration::from_secs(10), shown).await.unwrap();
+    };
+    until("Bearer one").await;
+    files.write("token", "two");
+    until("Bearer two").await;
+}
+
+#[test]
+fn a_token_is_sent_over_tls_alone() {
+    let files = Files::new();
+    let file = files.write("token", "secret");
+    let settings = settings().token_file(Some(file.into()));
+    for url in ["mcp://a:1", "mcp+aggregated://a:1", "xds://a:1", "xds+http://a:1"] {
+        let url: ConfigUrl = url.parse().unwrap();
+        let refused = url.server(&settings).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!("{url}: a token is sent over TLS alone; write mcps://, xdss:// or xds+https://")
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -27,6 +28,8 @@ pub struct SourceSettings {
     pub cache: Option<Cache>,
     /// TLS of connections to servers that use it; without it such servers cannot be used.
     pub tls: Option<Arc<tls::Client>>,
+    /// The file with the token that servers are shown, over TLS alone.
+    pub token_file: Option<PathBuf>,
     /// The id of the sink for MCP servers; by default it is derived from the name of the host.
     pub sink_id: Option<String>,
     /// The annotations of the sink.
@@ -53,6 +56,7 @@ setters!(SourceSettings {
     skip_bad_resources: bool,
     cache: Option<Cache>,
     tls: Option<Arc<tls::Client>>,
+    token_file: Option<PathBuf>,
     sink_id: Option<String>,
     sink_annotations: BTreeMap<String, String>,
     node_id: Option<String>,
@@ -84,6 +88,7 @@ impl SourceSettings {
             skip_bad_resources: false,
             cache: None,
             tls: None,
+            token_file: None,
             sink_id: None,
             sink_annotations: BTreeMap::new(),
             node_id: None,

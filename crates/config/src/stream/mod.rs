@@ -31,7 +31,7 @@ pub use keepalive::Keepalive;
 pub use listen::{ListenOptions, listen, listen_with};
 pub use mixer_adapter_net::{Listener, Rate, grpc::StreamMemory};
 pub use peer::Peer;
-pub(crate) use peer::open;
+pub(crate) use peer::{PeerChannel, open};
 pub use raw_change::RawChange;
 pub use raw_resource::RawResource;
 pub use redial::DialOptions;

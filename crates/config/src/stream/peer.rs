@@ -1,6 +1,8 @@
 use std::{
     error::Error,
-    fmt, io,
+    fmt, fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -8,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt as _};
-use http::{Uri, uri::PathAndQuery};
+use http::{HeaderValue, Uri, uri::PathAndQuery};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::net::TcpStream;
@@ -16,6 +18,8 @@ use tonic::{
     Response, Status, Streaming,
     body::Body,
     client::{Grpc, GrpcService},
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
     transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
@@ -38,13 +42,45 @@ pub struct Peer {
     scheme: &'static str,
     address: String,
     tls: Option<Arc<tls::Client>>,
+    token_file: Option<Arc<Path>>,
     keepalive: Keepalive,
+}
+
+/// A connection to a peer.
+pub(crate) type PeerChannel = InterceptedService<Channel, Bearer>;
+
+/// Adds a token to calls, if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The maximum length of a token in bytes.
+const MAX_TOKEN: u64 = 64 << 10;
+
+/// A file whose token cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenFileError {
+    #[error("the token file {0} cannot be read: {1}")]
+    Read(PathBuf, io::Error),
+    #[error("the token file {0} is longer than {MAX_TOKEN} bytes; write one token")]
+    TooLong(PathBuf),
+    #[error("the token file {0} has no token that a header can carry; write one line of ASCII")]
+    Invalid(PathBuf),
 }
 
 impl Peer {
     /// The peer at `host:port`, without TLS.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { scheme: "mcp", address: address.into(), tls: None, keepalive: Keepalive::default() }
+        let (tls, token_file) = (None, None);
+        Self { scheme: "mcp", address: address.into(), tls, token_file, keepalive: Keepalive::default() }
     }
 
     /// The peer at `host:port`, with TLS.
@@ -64,8 +100,40 @@ impl Peer {
         Self { scheme, ..self }
     }
 
+    /// The same peer, which requests show the token in this file. It is read for each connection, and sent over TLS alone.
+    #[must_use]
+    pub fn with_token_file(self, file: Option<&Path>) -> Self {
+        Self { token_file: file.map(Arc::from), ..self }
+    }
+
+    /// Returns the header with the token, if requests have one.
+    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, TokenFileError> {
+        let Some(path) = self.token_file.as_deref().filter(|_| self.tls.is_some()) else { return Ok(None) };
+        let read = |error| TokenFileError::Read(path.to_owned(), error);
+        let mut token = Vec::new();
+        fs::File::open(path)
+            .and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token))
+            .map_err(read)?;
+        if token.len() as u64 > MAX_TOKEN {
+            return Err(TokenFileError::TooLong(path.to_owned()));
+        }
+        let invalid = || TokenFileError::Invalid(path.to_owned());
+        let token = token.trim_ascii();
+        let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+        let value = is_token.then(|| HeaderValue::from_bytes(&[b"Bearer ", token].concat()));
+        let mut value = value.and_then(Result::ok).ok_or_else(invalid)?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
     /// Connects; with TLS once its files can be used.
-    pub(crate) async fn connect(&self) -> Result<Channel, Status> {
+    pub(crate) async fn connect(&self) -> Result<PeerChannel, Status> {
+        let authorization = self.authorization().map_err(|error| Status::unavailable(error.to_string()))?;
+        let bearer = authorization.map(|value| MetadataValue::try_from(value.as_bytes())).transpose();
+        let mut bearer = Bearer(bearer.map_err(|error| Status::internal(error.to_string()))?);
+        if let Some(value) = &mut bearer.0 {
+            value.set_sensitive(true);
+        }
         let connected = match (self.endpoint(), &self.tls) {
             (Ok(endpoint), None) => endpoint.connect().await,
             (Ok(endpoint), Some(tls)) => {
@@ -75,7 +143,9 @@ impl Peer {
             }
             (Err(error), _) => Err(error),
         };
-        connected.map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))))
+        let connected = connected
+            .map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))));
+        Ok(InterceptedService::new(connected?, bearer))
     }
 
     /// Checks that somebody listens at the address.

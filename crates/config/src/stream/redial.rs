@@ -8,9 +8,9 @@ use mixer_adapter_net::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Status};
 
-use super::listen::MESSAGE_TIMEOUT;
+use super::{PeerChannel, listen::MESSAGE_TIMEOUT};
 
 /// Limits of outbound streams.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Default for DialOptions {
 
 impl DialOptions {
     /// Limits the messages of a peer.
-    pub(crate) fn limited(&self, channel: Channel) -> StreamClient<Channel> {
+    pub(crate) fn limited(&self, channel: PeerChannel) -> StreamClient<PeerChannel> {
         let memory = self.memory.clone().unwrap_or_else(|| StreamMemory::new(usize::MAX));
         let max_message_size = self.max_message_size;
         StreamClient::new(

@@ -17,7 +17,7 @@ use futures_util::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Status};
 
 use crate::{
     Collection,
@@ -27,7 +27,7 @@ use crate::{
         aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
     },
     stream::{
-        DialOptions, Peer,
+        DialOptions, Peer, PeerChannel,
         redial::redial,
         sink::{
             Answer, Dialect, Received, Sink, TypeUrls, Variant,
@@ -39,13 +39,13 @@ use crate::{
 };
 use mixer_adapter_net::grpc::StreamClient;
 
-type Client = AggregatedMeshConfigServiceClient<StreamClient<Channel>>;
+type Client = AggregatedMeshConfigServiceClient<StreamClient<PeerChannel>>;
 
 /// Keeps a sink connected to the `AggregatedMeshConfigService` of a peer, until `stop` is cancelled.
 pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptions, stop: CancellationToken) {
     let dial = options.clone();
     let names = Arc::<ServerNames>::default();
-    let run = move |stream: Stream, channel: Channel, requests: Requests| {
+    let run = move |stream: Stream, channel: PeerChannel, requests: Requests| {
         let client = Client::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         match variant {
             Variant::Sotw => exchange_whole(client, stream, requests, names).boxed(),

@@ -2,12 +2,12 @@ use std::future::ready;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 
 use crate::{
     proto::istio::mcp::v1alpha1::resource_source_client::ResourceSourceClient,
     stream::{
-        DialOptions, Peer,
+        DialOptions, Peer, PeerChannel,
         listen::outbox,
         redial::redial,
         sink::{Sink, connect::connected, driver},
@@ -24,7 +24,7 @@ pub async fn dial(sink: Sink, source: Peer, options: DialOptions, stop: Cancella
 
 async fn exchange(
     stream: driver::Stream,
-    channel: Channel,
+    channel: PeerChannel,
     requests: driver::Requests,
     options: DialOptions,
 ) -> Status {

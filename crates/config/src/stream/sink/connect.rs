@@ -1,17 +1,17 @@
 //! The life cycle of a sink's stream, for any protocol.
 
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 
 use super::{Sink, driver};
-use crate::stream::{Peer, redial::Ended};
+use crate::stream::{Peer, PeerChannel, redial::Ended};
 
 /// Runs one stream, from connecting to its end. `run` exchanges its messages, and returns the reason of its end.
 pub(crate) async fn connected<F: Future<Output = Status>>(
     sink: Sink,
     source: Peer,
     stop: CancellationToken,
-    run: impl FnOnce(driver::Stream, Channel, driver::Requests) -> F,
+    run: impl FnOnce(driver::Stream, PeerChannel, driver::Requests) -> F,
 ) -> Ended {
     let channel = tokio::select! {
         connected = source.connect() => match connected {

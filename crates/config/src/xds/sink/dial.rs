@@ -1,12 +1,12 @@
 use futures_util::FutureExt as _;
 use http::uri::PathAndQuery;
 use tokio_util::sync::CancellationToken;
-use tonic::{client::Grpc, transport::Channel};
+use tonic::client::Grpc;
 
 use super::{Delta, Sotw, Versions, XdsClient};
 use crate::{
     stream::{
-        DialOptions, Peer, open,
+        DialOptions, Peer, PeerChannel, open,
         redial::redial,
         sink::{
             Sink, Variant,
@@ -65,7 +65,7 @@ pub async fn dial(
     let versions = Versions::default();
     let path = version.path(variant);
     let dial = options.clone();
-    let run = move |stream: Stream, channel: Channel, requests: Requests| {
+    let run = move |stream: Stream, channel: PeerChannel, requests: Requests| {
         let grpc = Grpc::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         let path = path.clone();
         match variant {

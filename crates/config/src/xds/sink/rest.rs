@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use http::{Request, StatusCode, header::CONTENT_TYPE};
+use http::{
+    Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
 use prost::Message as _;
 use prost_reflect::DynamicMessage;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -194,8 +197,9 @@ pub(crate) async fn send(
     let (client, url) = server.http(timeout, MAX_ANSWER, memory.clone(), &rest_path::path(&request.type_url));
     // Until then the server may wait for news; the margin is for the response.
     let patience = format!("wait={}", timeout.mul_f64(0.8).as_secs());
-    let post =
+    let mut post =
         Request::post(url?).header(CONTENT_TYPE, "application/json").header("prefer", patience).body(body)?;
+    post.headers_mut().extend(server.authorization()?.map(|value| (AUTHORIZATION, value)));
     let answer = client.send(post).await?;
     match answer.status() {
         StatusCode::OK => {

@@ -293,7 +293,6 @@ impl ResourceSource for FlawedMcp {
                     },
                     collection: if flaw == Flaw::OtherType { "other".to_owned() } else { request.collection },
                     resources: names.iter().map(|name| resource(name)).collect(),
-                    ..Resources::default()
                 };
                 let _ = responses.send(Ok(response)).await;
             }
