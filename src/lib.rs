@@ -6,6 +6,7 @@ pub mod cli;
 mod log_output;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod printable;
 pub mod service;
 pub mod testing;
 

@@ -8,6 +8,8 @@ use std::{
 
 use mixer_adapter_core::framework::line_queue::{LineCounts, LineQueue};
 
+use crate::printable::printable;
+
 /// Maximum size of lines that wait to be written, in bytes.
 const MAX_QUEUED: usize = 1 << 20;
 
@@ -17,7 +19,10 @@ const FLUSH: Duration = Duration::from_millis(200);
 static LINES: OnceLock<LineQueue> = OnceLock::new();
 
 /// One event of the log: the logger writes it as a whole.
-pub(crate) struct LogLine;
+pub(crate) struct LogLine {
+    /// Whether the logger writes colors.
+    pub(crate) colored: bool,
+}
 
 /// Starts the thread. What cannot be written has nowhere to be reported.
 ///
@@ -43,19 +48,11 @@ pub(crate) fn flush() {
     }
 }
 
-/// Returns an event as one line. Texts of peers, such as names of pushed resources, could otherwise forge events.
-fn one_line(event: &[u8]) -> Vec<u8> {
-    // The logger escapes ESC in values, and colors need it.
-    let is_plain = |byte: u8| byte == 0x1b || byte == b'\t' || !byte.is_ascii_control();
-    let text = event.strip_suffix(b"\n").unwrap_or(event);
-    let mut line = Vec::with_capacity(event.len());
-    for &byte in text {
-        if is_plain(byte) {
-            line.push(byte);
-        } else {
-            line.extend(byte.escape_ascii());
-        }
-    }
+/// Returns an event as one line. Texts of peers, such as names of pushed resources, could otherwise forge events: the logger escapes
+/// only messages and errors, and those only in part.
+fn one_line(event: &[u8], colored: bool) -> Vec<u8> {
+    let text = String::from_utf8_lossy(event.strip_suffix(b"\n").unwrap_or(event));
+    let mut line = printable(&text, &[], colored).into_owned().into_bytes();
     line.push(b'\n');
     line
 }
@@ -63,7 +60,7 @@ fn one_line(event: &[u8]) -> Vec<u8> {
 impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match LINES.get() {
-            Some(lines) => lines.add(one_line(line)),
+            Some(lines) => lines.add(one_line(line, self.colored)),
             None => io::stderr().write_all(line)?,
         }
         Ok(line.len())
@@ -80,11 +77,14 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line() {
-        assert_eq!(one_line(b"plain\n"), b"plain\n");
-        assert_eq!(one_line(b"name=a\r\nERROR forged\0\n"), b"name=a\\r\\nERROR forged\\x00\n");
-        assert_eq!(
-            one_line("\u{1b}[31mERROR\u{1b}[0m ä\n".as_bytes()),
-            "\u{1b}[31mERROR\u{1b}[0m ä\n".as_bytes()
-        );
+        for (event, line) in [
+            ("plain\n", "plain\n"),
+            ("name=a\r\nERROR forged\0\n", "name=a\\r\\nERROR forged\\u{0}\n"),
+            ("name=\u{1b}[2J\u{9b}2J\n", "name=\\u{1b}[2J\\u{9b}2J\n"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&one_line(event.as_bytes(), true)), line);
+        }
+        let red = "\u{1b}[31mERROR\u{1b}[0m \u{e4}\n".as_bytes();
+        assert_eq!(one_line(red, true), red);
     }
 }

@@ -1,6 +1,6 @@
 //! Traces for an OpenTelemetry collector, by OTLP over gRPC: a span for each call of a service, and below it those of adapters and of remote calls.
 
-use std::{env, fs, path::Path, time::Duration};
+use std::{env, path::Path, time::Duration};
 
 use opentelemetry::{
     Context, SpanId, TraceFlags, TraceId,
@@ -17,7 +17,10 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, Registry, filter::Targets};
 
 use mixer_adapter_core::framework::trace_parent::TraceParent;
-use mixer_adapter_net::tls::{Client, ClientOptions};
+use mixer_adapter_net::{
+    read_file,
+    tls::{Client, ClientOptions},
+};
 
 /// The targets of the spans that are exported.
 const TARGETS: [&str; 3] = ["mixer_adapter::rpc", "mixer_adapter::call", "mixer_adapter::remote"];
@@ -43,7 +46,7 @@ impl Exporter {
                         authorities: Some(path.to_owned()),
                         ..ClientOptions::default()
                     })?;
-                    ClientTlsConfig::new().ca_certificate(Certificate::from_pem(fs::read(path)?))
+                    ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read_file(path)?))
                 }
                 None => ClientTlsConfig::new().with_native_roots(),
             };

@@ -1,4 +1,4 @@
-use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{
     Args,
@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{
     UsageError,
     attribute_args::{AttributeArgs, how_to_write},
+    input::read_text,
     output_args::OutputArgs,
     progress::Progress,
     value_parsers::ValueError,
@@ -145,8 +146,7 @@ impl Eval {
 
     fn run_cases(&self, file: &PathBuf) -> anyhow::Result<ExitCode> {
         let invalid = |reason: String| UsageError(format!("--cases: {}: {reason}", file.display()));
-        let text =
-            fs::read_to_string(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
+        let text = read_text(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
         let mut progress = Progress::new("lines", Some(text.lines().count()));
         let report = cases::run_observed(&text, self.language.unwrap_or_default(), |line| progress.at(line))
             .map_err(|error| invalid(error.to_string()))?;

@@ -2,8 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +10,7 @@ use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
 
 use super::UsageError;
 use mixer_adapter_core::framework::suggest::suggestion;
+use mixer_adapter_net::read_file_within;
 
 /// The id of the flag that names the file.
 pub(super) const FLAG: &str = "flags_file";
@@ -116,13 +116,8 @@ fn without_variables(command: Command) -> Command {
 }
 
 fn read(file: &Path) -> Result<String, UsageError> {
-    let mut text = String::new();
-    let length = File::open(file).and_then(|file| file.take(MAX_LENGTH + 1).read_to_string(&mut text));
-    match length {
-        Ok(length) if length as u64 <= MAX_LENGTH => Ok(text),
-        Ok(_) => Err(unreadable(file, io::Error::other("it is longer than 1 MiB"))),
-        Err(error) => Err(unreadable(file, error)),
-    }
+    let text = read_file_within(file, MAX_LENGTH).map_err(|error| unreadable(file, error))?;
+    String::from_utf8(text).map_err(|error| unreadable(file, io::Error::other(error)))
 }
 
 fn unreadable(file: &Path, error: io::Error) -> UsageError {

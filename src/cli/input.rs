@@ -1,11 +1,15 @@
 //! JSON and descriptors as arguments, inline or in files.
 
-use std::{fs, io::Read as _, path::Path};
+use std::{
+    io::{self, Read as _},
+    path::Path,
+};
 
 use serde_json::Value as Json;
 
 use crate::cli::UsageError;
 use mixer_adapter_core::framework::dynamic::DescriptorSet;
+use mixer_adapter_net::read_file_within;
 
 /// Reads an inline text, `@FILE`, or `@-` for stdin. Also returns the place of the text, for error messages.
 pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), UsageError> {
@@ -15,13 +19,21 @@ pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage
             let mut text = String::new();
             (std::io::stdin().read_to_string(&mut text).map(|_| text), " of stdin".to_owned())
         }
-        Some(file) => (fs::read_to_string(file), format!(" of {file}")),
+        Some(file) => (read_text(Path::new(file)), format!(" of {file}")),
     };
     let text = text.map_err(|error| {
         let file = argument.trim_start_matches('@');
         UsageError(format!("{flag}: cannot read {file}: {error}"))
     })?;
     Ok((text, place))
+}
+
+/// The longest file in bytes.
+const MAX_FILE: u64 = 64 << 20;
+
+/// Reads a file of text.
+pub(super) fn read_text(file: &Path) -> io::Result<String> {
+    String::from_utf8(read_file_within(file, MAX_FILE)?).map_err(io::Error::other)
 }
 
 /// Reads JSON, inline or in a file.
@@ -43,7 +55,8 @@ pub(super) fn descriptor(flag: &str, argument: &str) -> Result<DescriptorSet, Us
             ))
         });
     }
-    let bytes = fs::read(argument).map_err(|error| fault(&format_args!("{argument}: {error}")))?;
+    let bytes = read_file_within(Path::new(argument), MAX_FILE)
+        .map_err(|error| fault(&format_args!("{argument}: {error}")))?;
     let set = match std::str::from_utf8(&bytes) {
         Ok(text) if is_base64(text) => DescriptorSet::from_base64(text),
         _ => DescriptorSet::decode(bytes),

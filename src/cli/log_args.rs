@@ -36,7 +36,9 @@ impl LogArgs {
     #[cfg(feature = "otlp")]
     pub(super) fn start_with(&self, spans: Box<dyn Layer<Registry> + Send + Sync>) -> anyhow::Result<()> {
         log_output::start()?;
-        let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLine).with_ansi(style::on_stderr());
+        let colored = style::on_stderr();
+        let lines =
+            tracing_subscriber::fmt::layer().with_writer(move || LogLine { colored }).with_ansi(colored);
         let lines = match self.log_json {
             true => lines.json().boxed(),
             false => lines.boxed(),
@@ -71,10 +73,11 @@ fn filter(log: &str) -> anyhow::Result<EnvFilter> {
 /// Installs a logger with a filter. Panics are logged, too.
 pub(super) fn start(log: &str, json: bool) -> anyhow::Result<()> {
     log_output::start()?;
+    let colored = style::on_stderr();
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter(log)?)
-        .with_writer(|| LogLine)
-        .with_ansi(style::on_stderr());
+        .with_writer(move || LogLine { colored })
+        .with_ansi(colored);
     match json {
         true => logging.json().init(),
         false => logging.init(),

@@ -60,7 +60,7 @@ use std::{
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::log_output;
+use crate::{log_output, printable::printable};
 use mixer_adapter_core::framework::suggest::suggest;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
@@ -338,7 +338,7 @@ fn find<'a>(adapters: &'a Adapters, name: &str) -> Result<&'a AdapterInfo, Usage
 /// Writes to stdout. A broken pipe ends the program with success.
 fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(printable(text, &['\n'], style::on_stdout()).as_bytes())?;
     stdout.flush()
 }
 
@@ -350,7 +350,7 @@ fn print_verdict(text: &str) -> io::Result<()> {
 /// Writes a line to stderr, and ignores a closed stderr.
 fn print_error(text: &str) {
     let text = style::paint_first(text.trim_end(), &style::MESSAGES, style::on_stderr());
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(&text, &['\n'], style::on_stderr()));
 }
 
 /// The name of the program's file, which is the author's choice.

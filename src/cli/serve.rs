@@ -40,7 +40,7 @@ use mixer_adapter_host::{
     handler::{AdaptersBuilder, Closing, TableLimits},
     session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
 };
-use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES, raise_open_files};
+use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES, raise_open_files, read_file};
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
@@ -323,8 +323,8 @@ impl Serve {
         let limits = SessionLimits::default().sessions(self.max_sessions).bytes(self.memory().sessions);
         let options = SessionOptions::default().lookup(lookup).limits(limits);
         let Some(path) = &self.session_key_file else { return Ok(options) };
-        let key = std::fs::read(path)
-            .with_context(|| format!("cannot read --session-key-file {}", path.display()))?;
+        let key =
+            read_file(path).with_context(|| format!("cannot read --session-key-file {}", path.display()))?;
         // The line end that editors and `openssl rand` append is not part of the key.
         let key = SessionKey::new(key.trim_ascii_end())
             .with_context(|| format!("cannot use --session-key-file {}", path.display()))?;

@@ -148,6 +148,8 @@ fn limits_and_keys_that_cannot_be_used_are_refused_at_the_start() {
     for (arguments, text) in [
         (["--session-key-file", key.to_str().unwrap()], "the key has 31 bytes; it must have at least 32"),
         (["--session-key-file", "/nowhere/key"], "cannot read --session-key-file /nowhere/key"),
+        (["--session-key-file", "/dev/zero"], "it is a pipe or a device, not a regular file"),
+        (["--flags-file", "/dev/zero"], "it is a pipe or a device, not a regular file"),
         (["--file-root", "/nowhere"], "cannot use --file-root /nowhere: it is not a directory"),
         (["--adapters-in-calls", "nobody"], "there is no adapter `nobody`"),
         (["--allow-hosts", "http://a"], "is not a host"),

@@ -406,3 +406,28 @@ config.yaml:12:3: warning: close.rule.istio-system: spec.match: a request withou
 ";
     assert_eq!((code, output.as_str()), (0, expected));
 }
+
+#[test]
+fn texts_of_peers_do_not_reach_the_terminal_as_they_are() {
+    let denial = r#"
+kind: handler
+metadata: {name: denial, namespace: istio-system}
+spec: {compiledAdapter: denier, params: {status: {code: 7, message: "\e[2J\r\x9b2J\0allowed"}}}
+---
+kind: instance
+metadata: {name: nothing, namespace: istio-system}
+spec: {compiledTemplate: checknothing}
+---
+kind: rule
+metadata: {name: all, namespace: istio-system}
+spec: {actions: [{handler: denial, instances: [nothing]}]}
+"#;
+    let directory = directory(denial);
+    let server = Server::start(&["--config", directory.path().to_str().unwrap()]);
+    server.until("/readyz", "ready");
+    for arguments in [&["--color", "never"][..], &["--color", "always"], &["--explain"]] {
+        let ran = run(&[&["check", "--address", &server.grpc], arguments].concat());
+        assert!(ran.stdout.contains(r"\u{1b}[2J\r\u{9b}2J\u{0}allowed"), "{}{}", ran.stdout, ran.stderr);
+        assert!(!ran.stdout.contains("\u{1b}[2J") && !ran.stdout.contains('\r'), "{arguments:?}");
+    }
+}

@@ -39,7 +39,7 @@ pub use answer_body::AnswerBody;
 pub use authorization::Authorization;
 pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
-pub use file::read_file;
+pub use file::{open_file, read_file, read_file_within};
 pub use http_client::{HttpClient, HttpError, with_causes};
 #[cfg(feature = "tls")]
 pub use jwt::{JwksError, JwtOptions, JwtVerifier};

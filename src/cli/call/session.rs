@@ -6,7 +6,10 @@ use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
 
 use super::request::PreparedCall;
-use crate::cli::{rpc_client::RpcClient, rpc_error::RpcError};
+use crate::{
+    cli::{rpc_client::RpcClient, rpc_error::RpcError},
+    printable::printable,
+};
 use mixer_adapter_core::proto::{Any, Status};
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
@@ -84,5 +87,5 @@ fn expect_ok(step: &'static str, status: Status) -> Result<(), RpcError> {
 
 fn print_step(line: &str) {
     // A closed stderr must not stop the steps.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(line, &['\n'], false));
 }

@@ -5,9 +5,9 @@ mod bump;
 mod check;
 mod translate;
 
-use std::{fs, io, path::PathBuf, process::ExitCode};
+use std::{io, path::PathBuf, process::ExitCode};
 
-use super::output_args::DataFormat;
+use super::{input::read_text, output_args::DataFormat};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mixer_adapter_proto::{Baseline, ProtoSet, SemanticVersion, Violation};
@@ -83,7 +83,7 @@ struct Release {
 
 /// Reads a baseline; `None` if the file does not exist.
 fn read_baseline(path: &PathBuf) -> anyhow::Result<Option<Baseline>> {
-    let text = match fs::read_to_string(path) {
+    let text = match read_text(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text.with_context(|| format!("cannot read {}", path.display()))?,
     };

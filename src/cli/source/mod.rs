@@ -1,6 +1,6 @@
 mod admin;
 
-use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -29,7 +29,7 @@ use mixer_adapter_config::{
     },
     xds,
 };
-use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files};
+use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files, read_file_within};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -298,12 +298,15 @@ impl Source {
     }
 }
 
+/// The longest descriptor set in bytes.
+const MAX_DESCRIPTORS: u64 = 64 << 20;
+
 /// The messages of Envoy, and those of --descriptors.
 pub(super) fn types(descriptors: &[PathBuf]) -> anyhow::Result<Types> {
     let mut types = Types::default();
     for path in descriptors {
         let name = || format!("--descriptors {}", path.display());
-        types.add(&fs::read(path).with_context(name)?).with_context(name)?;
+        types.add(&read_file_within(path, MAX_DESCRIPTORS).with_context(name)?).with_context(name)?;
     }
     Ok(types)
 }

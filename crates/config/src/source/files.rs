@@ -1,10 +1,10 @@
 use std::{
-    fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use mixer_adapter_net::open_file;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
     text_format::{self, TextFormatError, is_text_format},
 };
 
-/// The maximum size of a file in bytes.
-const MAX_FILE: u64 = 64 << 20;
+/// The maximum size of a file in bytes, also of other files with configuration.
+pub(crate) const MAX_FILE: u64 = 64 << 20;
 /// The maximum number of files.
 const MAX_FILES: usize = 100_000;
 /// The maximum number of resources.
@@ -145,7 +145,7 @@ fn read_document(path: &Path) -> Result<String, ReadError> {
 
 fn read_text(path: &Path) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(ReadError::Open)?;
+    let file = open_file(path).map_err(ReadError::Open)?;
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(ReadError::Read)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ReadError::TooLong);

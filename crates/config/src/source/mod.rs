@@ -6,7 +6,7 @@
 
 mod file_source;
 mod file_status;
-mod files;
+pub(crate) mod files;
 mod reload_requests;
 mod settings;
 mod status;

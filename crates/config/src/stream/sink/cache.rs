@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
+use mixer_adapter_net::read_file_within;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{CollectionView, ResourceError};
-use crate::{proto::istio::mcp::v1alpha1::Resources, stream::RawResource};
+use crate::{proto::istio::mcp::v1alpha1::Resources, source::files::MAX_FILE, stream::RawResource};
 
 /// The time for which changes are gathered before they are written.
 const GATHER: Duration = Duration::from_secs(1);
@@ -117,7 +118,7 @@ fn checksum(push: &Resources) -> String {
 
 impl CachedCollection {
     fn read(path: &Path) -> Result<Self, ReadError> {
-        let bytes = fs::read(path)?;
+        let bytes = read_file_within(path, MAX_FILE)?;
         let mut push = Resources::decode(&*bytes)?;
         let expected = std::mem::take(&mut push.nonce);
         if checksum(&push) != expected {

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use mixer_adapter_net::read_file_within;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use prost::Message as _;
 use serde_json::Value as Json;
@@ -17,7 +18,7 @@ use tonic::{Code, Status};
 use super::{Sotw, response};
 use crate::{
     proto::envoy::{config::core::v3::Node, service::discovery::v3::DiscoveryResponse},
-    source::ReloadRequests,
+    source::{ReloadRequests, files::MAX_FILE},
     stream::{
         redial::Ended,
         sink::{
@@ -29,8 +30,6 @@ use crate::{
     text_format,
 };
 
-/// The maximum size of a file in bytes.
-const MAX_FILE: u64 = 64 << 20;
 /// The maximum number of files of a directory.
 const MAX_FILES: usize = 1000;
 /// The polling interval where the system does not report moves.
@@ -159,8 +158,6 @@ fn identity(path: &Path) -> Option<Identity> {
 enum FileError {
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    #[error("it is longer than {} MiB", MAX_FILE >> 20)]
-    TooLong,
     #[error("it is not JSON: {0}")]
     Json(#[from] serde_json::Error),
     #[error("it is not UTF-8: {0}")]
@@ -179,11 +176,7 @@ enum FileError {
 
 /// Reads a response: JSON, YAML or the text format by the name of the file, and otherwise binary.
 fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
-    let length = fs::metadata(path)?.len();
-    if length > MAX_FILE {
-        return Err(FileError::TooLong);
-    }
-    let bytes = fs::read(path)?;
+    let bytes = read_file_within(path, MAX_FILE)?;
     let mut response = match path.extension().and_then(|extension| extension.to_str()) {
         _ if text_format::is_text_format(path) => {
             response::of_json(text_format::to_json(&String::from_utf8(bytes)?)?)?
