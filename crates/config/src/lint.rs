@@ -12,6 +12,12 @@ pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Va
     let mut faults = Vec::new();
     for entry in set.iter() {
         faults.extend(entry.foreign.iter().map(|finding| entry.resource.finding(finding, "")));
+        let name = entry.name().name();
+        if entry.resource.is_received() && !name.split('.').all(is_dns_label) {
+            let reason =
+                format!("the name {name:?} is not made of DNS labels: no resource of Kubernetes has it");
+            faults.push(entry.resource.warning("", reason));
+        }
         let Ok(Spec::Instance(instance)) = entry.spec.as_deref() else { continue };
         match &instance.params {
             None => {
@@ -27,6 +33,14 @@ pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Va
     quotas_of_two_rules(set, is_quota, &mut faults);
     faults.sort_by(|one, other| one.origin.cmp(&other.origin));
     faults
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// A string that begins and ends with the same quote is a literal to its end, whatever is between
@@ -198,5 +212,24 @@ spec:
         let start =
             "x.yaml:22: warning: r2.rule.ns: spec.actions[0].instances[1]: r1.rule.ns names this quota too";
         assert!(matches!(&found[..], [one] if one.starts_with(start)), "{found:?}");
+    }
+
+    #[test]
+    fn a_received_name_that_kubernetes_would_refuse_is_warned_about() {
+        let received = |name: &str| {
+            let name = ResourceName::new(name, Kind::Rule, "ns");
+            crate::Resource::new(
+                name,
+                crate::Collection::new("istio/policy/v1beta1/rules"),
+                serde_json::json!({"match": "true"}),
+                "mcp://a:1",
+            )
+        };
+        let names = ["good", "v1.good-2", "my_rule", "Rule", "-a", "a..b"];
+        let (set, _) = ConfigSet::of(names.map(received).into());
+        let found: Vec<_> = lint(&set, |_| false).iter().map(ToString::to_string).collect();
+        let warned: Vec<_> = found.iter().filter(|text| text.contains("is not made of DNS labels")).collect();
+        assert_eq!(warned.len(), 4, "{found:?}");
+        assert!(warned.iter().all(|text| !text.contains("good")), "{warned:?}");
     }
 }

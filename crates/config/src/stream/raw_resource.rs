@@ -13,7 +13,7 @@ use mixer_adapter_core::proto::Any;
 /// A resource of a collection with an encoded body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawResource {
-    /// `namespace/name`, or `name` alone: DNS labels separated by slashes.
+    /// `namespace/name`, or `name` alone: segments separated by slashes.
     pub name: String,
     /// The version from its source, or nothing. A different version means a change, but versions have no order: sources
     /// that restart count from the beginning, so that the same version may have another body.

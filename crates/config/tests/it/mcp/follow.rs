@@ -203,7 +203,7 @@ async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written
     write("broken.yaml", "kind: rule\nmetadata: {name: [}\n");
     write(
         "unfit.yaml",
-        "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: not_a_label, namespace: ns}\n",
+        "apiVersion: config.istio.io/v1alpha2\nkind: rule\nmetadata: {name: not..a.label, namespace: ns}\n",
     );
     let source = source();
     tokio::spawn(feed(source.clone(), FileSource::new(directory.path(), "default"), Types::default()));

@@ -48,7 +48,7 @@ async fn client(source: SocketAddr) -> ResourceSourceClient<Channel> {
 async fn loop_over(mut conversation: Conversation, heard: Arc<AtomicUsize>, bad: bool) -> Status {
     while let Some(request) = conversation.receive().await {
         let nonce = heard.fetch_add(1, SeqCst).to_string();
-        let name = if bad { "ns/not_a_name@1" } else { "ns/a@1" };
+        let name = if bad { "ns/not..a.name@1" } else { "ns/a@1" };
         conversation.send(push(&request.collection, &nonce, &[name])).await;
     }
     Status::ok("")

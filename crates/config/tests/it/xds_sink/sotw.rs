@@ -273,7 +273,9 @@ fn bad_resources_are_refused_by_name_and_reason() {
     let odd = wrap(Wrapped { metadata: Some(metadata("ns/a b@1")), body: Some(any("a.B", "")) });
     assert_eq!(
         outcome(vec![wrapped("ns/good@1"), odd]),
-        nack("ns/a b: the name \"ns/a b\" is not made of DNS labels: \"a b\" is not one")
+        nack(
+            "ns/a b: \"a b\" in the name \"ns/a b\" is not valid; use letters, digits, hyphens and underscores, with dots between them"
+        )
     );
 }
 

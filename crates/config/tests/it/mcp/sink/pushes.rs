@@ -224,7 +224,7 @@ fn a_name_that_comes_twice_with_different_content_is_refused() {
 fn bad_resources_are_left_as_they_were_when_they_are_to_be_skipped() {
     let mut sink = Sink::with(&[RULES], |options| options.skip_bad_resources = true).open();
     sink.accept(push(RULES, "1", &["ns/a@1", "ns/b@1", "ns/c@1"]));
-    let mut bad = push(RULES, "2", &["ns/a@2", "ns/b@2", "ns/d@1", "ns/e_@1"]);
+    let mut bad = push(RULES, "2", &["ns/a@2", "ns/b@2", "ns/d@1", "ns/e..f@1"]);
     bad.resources[1].body = None;
     bad.resources[2].body = None;
     let answer = sink.accept(bad);
