@@ -160,14 +160,14 @@ async fn every_collection_is_answered() {
 async fn a_broken_file_is_skipped_and_reported_and_its_neighbours_are_served() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("a.yaml"), "kind: rule\nmetadata: {name: [}\n").unwrap();
-    fs::write(directory.path().join("b.yaml"), rule("b") + &rule("not_a_label")).unwrap();
+    fs::write(directory.path().join("b.yaml"), rule("b") + &rule("not..a.label")).unwrap();
     let server = start(directory.path(), &[]);
     let mut sink = Stream::open(&server).await;
     sink.send(RULES, "", None).await;
     assert_eq!(sink.push().await.1, ["ns/b"]);
     let faults = config(&server, |_| true)["faults"].to_string();
     assert!(faults.contains("a.yaml:2: cannot be read: "), "{faults}");
-    assert!(faults.contains("not_a_label.rule.ns: cannot be served by MCP: "), "{faults}");
+    assert!(faults.contains("not..a.label.rule.ns: cannot be served by MCP: "), "{faults}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
