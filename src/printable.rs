@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-/// Returns a text in which control characters are escaped, other than tabs, those of `kept`, and colors if the text has some: others
+/// Returns a text in which control characters are escaped, other than tabs, those of `plain`, and colors if the text has some: others
 /// could move the cursor, hide what follows, or end a line of a log.
-pub(crate) fn printable<'t>(text: &'t str, kept: &[char], colored: bool) -> Cow<'t, str> {
+pub(crate) fn printable<'t>(text: &'t str, plain: &[char], colored: bool) -> Cow<'t, str> {
     let is_plain =
-        |character: char| !character.is_control() || character == '\t' || kept.contains(&character);
+        |character: char| !character.is_control() || character == '\t' || plain.contains(&character);
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
