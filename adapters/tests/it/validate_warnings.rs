@@ -187,3 +187,22 @@ fn a_file_that_is_not_read_for_the_case_of_its_extension_is_warned_about() {
     }
     assert!(ran.stdout.ends_with("\n3 resources: 0 errors, 2 warnings\n"), "{ran:?}");
 }
+
+#[test]
+fn a_list_of_an_adapter_elsewhere_is_warned_about_as_one_of_this_process() {
+    let elsewhere = list("{overrides: [/admin*]}", r#"request.url_path | "/""#)
+        .replace("compiledAdapter: listchecker", "adapter: listchecker, connection: {address: 127.0.0.1:1}")
+        .replace("compiledTemplate: listentry", "template: listentry");
+    let text = run(&["manifest", "listchecker"]).stdout + "---\n" + &elsewhere;
+    expect(&text, ("list spec.params.overrides[0]: ", "such a pattern as \"^/admin\"; "));
+}
+
+#[test]
+fn rules_in_the_language_compat_are_warned_about_as_in_mixers_own() {
+    let annotated = |condition: &str| {
+        deny(condition).replace("{name: close}", "{name: close, annotations: {policy.istio.io/lang: COMPAT}}")
+    };
+    expect(&annotated(r#"request.method == "get""#), ("close spec.match: ", r#"write "GET""#));
+    let parameter = ("close spec.match: a request with `%61`", "deny all others");
+    expect(&annotated(r#"request.query_params["user"] == "guest""#), parameter);
+}

@@ -22,8 +22,8 @@ pub(super) fn of_rule(
         return Vec::new();
     }
     let comparisons = match language(resource) {
-        Language::Cexl => avoidable(text),
-        Language::Cel | Language::Compat => Vec::new(),
+        Language::Cexl | Language::Compat => avoidable(text),
+        Language::Cel => Vec::new(),
     };
     let comparisons = comparisons.into_iter().map(|found| {
         let warning = resource.warning("match", format!("{}, and is not checked", found.reason));
@@ -57,7 +57,7 @@ pub(super) fn of_list(
     let handler = set.resolve(&Kind::Handler, &action.handler, namespace).ok()?;
     let Ok(Spec::Handler(handler)) = handler.spec.as_deref() else { return None };
     let resource = &set.resolve(&Kind::Instance, reference, namespace).ok()?.resource;
-    if found.instance.template.name() != "listentry" || language(resource) != Language::Cexl {
+    if found.instance.template.name() != "listentry" || language(resource) == Language::Cel {
         return None;
     }
     let list = handler.params.clone().unwrap_or_default();

@@ -270,16 +270,14 @@ pub(super) fn validate(
     faults: &mut Vec<ValidationError>,
 ) -> Vec<Arc<HandlerSpec>> {
     handlers.retain(|spec| {
-        let BackendSpec::InProcess { adapter, config } = &spec.backend else { return true };
+        let BackendSpec::InProcess { adapter, config } = &spec.backend else {
+            faults.extend(spec.warnings_elsewhere(host));
+            return true;
+        };
         let types = spec.inferred_types(adapter);
         let validated = host.handlers().validate_blocking(adapter, config, &types, spec.origin());
         match &validated {
-            Ok(()) => {
-                let warnings = host.handlers().warnings(adapter, config, &types);
-                let warning =
-                    |found: Violation| spec.resource.warning(&join("params", &found.field), found.reason);
-                faults.extend(warnings.into_iter().map(warning));
-            }
+            Ok(()) => faults.extend(spec.warnings(host, adapter, config, &types)),
             Err(error) => faults.extend(spec.refusal(error)),
         }
         validated.is_ok()
@@ -335,6 +333,30 @@ impl HandlerSpec {
             Some(InferredType::new(instance, served.name, any.value.clone()))
         });
         InferredTypes::new(types.collect())
+    }
+
+    /// Returns the probable mistakes that an adapter of this process finds.
+    fn warnings(
+        &self,
+        host: &Host,
+        adapter: &AdapterInfo,
+        config: &Bytes,
+        types: &InferredTypes,
+    ) -> Vec<ValidationError> {
+        let warning = |found: Violation| self.resource.warning(&join("params", &found.field), found.reason);
+        host.handlers().warnings(adapter, config, types).into_iter().map(warning).collect()
+    }
+
+    /// Returns the same of an adapter elsewhere with the configuration of one in this process.
+    fn warnings_elsewhere(&self, host: &Host) -> Vec<ValidationError> {
+        let BackendSpec::Remote { adapter_config: Some(config), .. } = &self.backend else {
+            return Vec::new();
+        };
+        let adapter = host.adapters().iter().find(|known| known.config.full_name() == config.message_name());
+        let Some(adapter) = adapter else { return Vec::new() };
+        let canonical = host.handlers().canonical(adapter, config.value.clone());
+        let types = self.inferred_types(adapter);
+        canonical.map(|config| self.warnings(host, adapter, &config, &types)).unwrap_or_default()
     }
 
     /// Creates a fault of this handler's resource.

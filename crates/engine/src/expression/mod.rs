@@ -135,7 +135,11 @@ impl Expression {
             #[cfg(feature = "cel")]
             Language::Cel => Ok(cel::compile(text, vocabulary)?.into()),
             #[cfg(feature = "cel")]
-            Language::Compat => Ok(cel::compile_compat(text, vocabulary)?.into()),
+            Language::Compat => {
+                let doubtful_calls = syntax::parse(text).map(|ast| doubtful::calls(&ast, text));
+                let program = cel::compile_compat(text, vocabulary)?;
+                Ok(Self { doubtful_calls: doubtful_calls.unwrap_or_default(), ..program.into() })
+            }
             #[cfg(not(feature = "cel"))]
             Language::Cel | Language::Compat => {
                 let message = "this program was built without support for CEL";
