@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy},
     net::{TcpListener, TcpStream},
     runtime::{Builder, Runtime},
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -159,33 +160,48 @@ impl Port {
                 let (open, server) = (open.clone(), server.clone());
                 tokio::spawn(async move {
                     let mut server = TcpStream::connect(server).await.unwrap();
-                    let (mut requests, mut calls) = client.split();
-                    let (mut answers, mut asked) = server.split();
-                    let asking = copy(&mut requests, &mut asked);
-                    let answering = async {
-                        let mut chunk = vec![0; 65_536];
-                        while let Ok(length @ 1..) = answers.read(&mut chunk).await {
-                            tokio::time::sleep(latency).await;
-                            if calls.write_all(&chunk[..length]).await.is_err() {
-                                break;
-                            }
-                        }
-                    };
-                    let copying = async {
-                        tokio::select! { _ = asking => {}, () = answering => {} }
-                    };
-                    open.run_until_cancelled(copying).await;
+                    let (mut from_client, mut to_client) = client.split();
+                    let (mut from_server, mut to_server) = server.split();
+                    tokio::join!(
+                        open.run_until_cancelled(copy(&mut from_client, &mut to_server)),
+                        whole_answers(&mut from_server, &mut to_client, latency, &open),
+                    );
                 });
             }
         });
     }
 
-    /// Refuses connections and ends those that there are.
+    /// Refuses connections, and ends those that there are once the server has answered what it received: Envoy fails a check without a
+    /// retry if the connection ends within its answer.
     fn close(&mut self) {
         self.open.take().unwrap().cancel();
         eventually("the port is closed", || {
             std::net::TcpStream::connect(&self.address).is_err().then_some(())
         });
+    }
+}
+
+/// Passes answers on until the server ends, or is silent after the port was closed.
+async fn whole_answers(
+    server: &mut (impl AsyncRead + Unpin),
+    client: &mut (impl AsyncWrite + Unpin),
+    latency: Duration,
+    open: &CancellationToken,
+) {
+    let mut part = vec![0; 65_536];
+    loop {
+        let silence = async {
+            open.cancelled().await;
+            sleep(Duration::from_millis(100)).await;
+        };
+        let read = tokio::select! {
+            read = server.read(&mut part) => read.unwrap_or_default(),
+            () = silence => return,
+        };
+        sleep(latency).await;
+        if read == 0 || client.write_all(&part[..read]).await.is_err() {
+            return;
+        }
     }
 }
 
