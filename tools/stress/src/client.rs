@@ -12,7 +12,10 @@ use tonic::{Code, Status};
 
 /// One connection. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Client(SendRequest<Bytes>);
+pub(crate) struct Client {
+    requests: SendRequest<Bytes>,
+    token: Option<&'static str>,
+}
 
 /// A call whose answer has not been awaited.
 pub(crate) struct Started {
@@ -36,16 +39,24 @@ impl Client {
             // Calls on the connection report its error.
             let _ = connection.await;
         });
-        Ok(Self(client))
+        Ok(Self { requests: client, token: None })
+    }
+
+    /// Shows a token with each call.
+    pub(crate) fn with_token(self, token: Option<&'static str>) -> Self {
+        Self { token, ..self }
     }
 
     /// Sends the headers of a call and `body`, and leaves the stream open unless `end`.
     pub(crate) async fn start(&self, path: &str, body: Bytes, end: bool) -> anyhow::Result<Started> {
-        let mut client = self.0.clone().ready().await?;
-        let request = Request::post(format!("http://localhost{path}"))
+        let mut client = self.requests.clone().ready().await?;
+        let mut request = Request::post(format!("http://localhost{path}"))
             .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(())?;
+            .header("te", "trailers");
+        if let Some(token) = self.token {
+            request = request.header("authorization", token);
+        }
+        let request = request.body(())?;
         let (response, mut stream) = client.send_request(request, false)?;
         if end || !body.is_empty() {
             stream.send_data(body, end)?;

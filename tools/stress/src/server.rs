@@ -1,6 +1,7 @@
 //! The attacked server: the binary with its defaults, on free ports.
 
 use std::{
+    io::Write as _,
     net::SocketAddr,
     path::Path,
     process::Stdio,
@@ -24,7 +25,12 @@ pub(crate) struct Server {
     process: Child,
     pid: u32,
     addresses: Addresses,
+    /// The file of tokens, of a server that asks for them.
+    tokens: Option<tempfile::NamedTempFile>,
 }
+
+/// What honest clients show to a server that asks for tokens.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// The ports of a server, and its source of configuration.
 #[derive(Clone, Debug)]
@@ -44,13 +50,16 @@ impl Server {
         binary: &Path,
         grace: Duration,
         source: Option<Source>,
+        needs_token: bool,
     ) -> anyhow::Result<Self> {
+        let tokens = if needs_token { Some(tokens()?) } else { None };
         let (prometheus, mcp) = (free_address()?, free_address()?);
         let mut process = Command::new(binary)
             .env("MIXER_ADAPTER_PROMETHEUS_LISTEN", prometheus.to_string())
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"])
             .arg("--grace")
             .arg(format!("{}s", grace.as_secs()))
+            .args(tokens.iter().flat_map(|file| ["--token-file".as_ref(), file.path().as_os_str()]))
             .args(source.as_ref().map(|source| source.arguments(mcp)).unwrap_or_default())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -78,7 +87,7 @@ impl Server {
                 }
                 let source = source.map(Arc::new);
                 let addresses = Addresses { grpc, admin, prometheus, mcp, source };
-                return Ok(Self { process, pid, addresses });
+                return Ok(Self { process, pid, addresses, tokens });
             }
         }
         anyhow::bail!("the server ended before it listened")
@@ -86,6 +95,11 @@ impl Server {
 
     pub(crate) fn addresses(&self) -> Addresses {
         self.addresses.clone()
+    }
+
+    /// Returns what honest clients have to show.
+    pub(crate) fn token(&self) -> Option<&'static str> {
+        self.tokens.as_ref().map(|_| TOKEN)
     }
 
     /// Returns the most memory the server has had, in bytes.
@@ -109,6 +123,13 @@ impl Server {
         }
         Ok(start.elapsed())
     }
+}
+
+/// A file with the token of honest clients.
+fn tokens() -> anyhow::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    writeln!(file, "honest {TOKEN}")?;
+    Ok(file)
 }
 
 /// Returns an address that is free now.

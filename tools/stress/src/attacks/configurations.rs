@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use mixer_adapter_core::{
     adapter::Config,
     proto::{
@@ -78,15 +79,33 @@ pub(super) async fn many_patterns(addresses: Addresses, sent: &mut u64) -> anyho
 /// Calls of one connection, each with an expression that takes long to compile. Calls of others with configurations of their own must be
 /// answered meanwhile.
 pub(super) async fn costly_openings(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let client = Client::connect(addresses.grpc).await?;
+    openings_of(1, addresses, sent).await
+}
+
+/// The same on 50 connections.
+pub(super) async fn openings_of_50(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    openings_of(50, addresses, sent).await
+}
+
+/// The same on 200 connections.
+pub(super) async fn openings_of_200(addresses: Addresses, sent: &mut u64) -> anyhow::Result<Expectation> {
+    openings_of(200, addresses, sent).await
+}
+
+async fn openings_of(
+    connections: usize,
+    addresses: Addresses,
+    sent: &mut u64,
+) -> anyhow::Result<Expectation> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let clients = try_join_all((0..connections).map(|_| Client::connect(addresses.grpc))).await?;
     let mut calls = JoinSet::new();
     for number in 0.. {
         while calls.len() < 200 {
             let pattern = format!(r"(?:\pL{{900}}|{number}z{})", *sent);
             let request = overriding(pattern, list::params::ListEntryType::Regex);
             *sent += request.encoded_len() as u64;
-            let client = client.clone();
+            let client = clients[calls.len() % connections].clone();
             calls.spawn(async move { client.call::<CheckResult>(ListEntry::METHOD, &request).await });
         }
         let request = overriding(format!("honest{number}"), list::params::ListEntryType::Strings);
