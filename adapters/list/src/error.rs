@@ -22,7 +22,7 @@ pub(super) enum ListError {
     #[error("pattern {pattern:?}: {source}")]
     ListedPattern { pattern: String, source: PatternError },
     #[error("the patterns cannot be compiled: {0}")]
-    Compilation(#[from] regex::Error),
+    Compilation(Box<regex_automata::meta::BuildError>),
     #[error("the patterns cannot be compiled: {0}")]
     Texts(#[from] aho_corasick::BuildError),
     #[error("there are more than {} patterns", LIMITS.patterns)]
@@ -34,12 +34,20 @@ pub(super) enum ListError {
         LIMITS.expressions
     )]
     TooManyExpressions,
+    #[error("the regular expressions take more than {} MiB when they are compiled; repeat less in them", LIMITS.compiled >> 20)]
+    ExpressionsTooLarge,
 }
 
 impl ListError {
     /// Returns whether the entries together, not one of them, are refused.
     pub(super) fn is_limit(&self) -> bool {
-        matches!(self, Self::TooManyPatterns | Self::PatternsTooLong | Self::TooManyExpressions)
+        matches!(
+            self,
+            Self::TooManyPatterns
+                | Self::PatternsTooLong
+                | Self::TooManyExpressions
+                | Self::ExpressionsTooLarge
+        )
     }
 }
 

@@ -7,8 +7,10 @@ pub(super) struct PatternLimits {
     /// Maximum number of regular expressions: patterns other than plain texts, whose special characters have a `\`, with or
     /// without `^` and `$`.
     pub(super) expressions: usize,
+    /// Maximum size of the compiled regular expressions in bytes.
+    pub(super) compiled: usize,
 }
 
 /// The limits on the patterns of one list.
 pub(super) const LIMITS: PatternLimits =
-    PatternLimits { patterns: 100_000, length: 1 << 20, expressions: 2_000 };
+    PatternLimits { patterns: 100_000, length: 1 << 20, expressions: 2_000, compiled: 16 << 20 };

@@ -6,15 +6,16 @@
 use std::collections::HashSet;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use regex::{RegexSet, RegexSetBuilder};
+use regex_automata::{
+    MatchKind,
+    meta::{Config, Regex},
+    nfa::thompson::WhichCaptures,
+};
 
 use super::{error::ListError, go_syntax, limits::LIMITS};
 
-/// Maximum size of the compiled regular expressions of one list, in bytes.
-const SIZE_LIMIT: usize = 16 << 20;
-
-/// The size of compiled regular expressions that is tried first, in bytes.
-const SMALL: usize = 256 << 10;
+/// The least memory that is counted for regular expressions, in bytes: a search caches about as much.
+const LEAST_BYTES: usize = 512 << 10;
 
 /// Patterns of which any may match.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct PatternSet {
     suffixes: Prefixes,
     /// `text`
     parts: Option<AhoCorasick>,
-    expressions: RegexSet,
+    expressions: Option<Regex>,
     /// The memory of what is compiled in bytes, about.
     compiled_bytes: usize,
 }
@@ -63,7 +64,7 @@ impl PatternSet {
                 Some(builder.build(Prefixes::new(parts).0)?)
             }
         };
-        let (expressions, size) = compile_expressions(expressions)?;
+        let (expressions, size) = compile_expressions(&expressions)?;
         let compiled_bytes = size + parts.as_ref().map_or(0, AhoCorasick::memory_usage);
         Ok(Self {
             whole,
@@ -86,24 +87,29 @@ impl PatternSet {
             || self.prefixes.contain_one_of(text.bytes())
             || self.suffixes.contain_one_of(text.bytes().rev())
             || self.parts.as_ref().is_some_and(|parts| parts.is_match(text))
-            || self.expressions.is_match(text)
+            || self.expressions.as_ref().is_some_and(|set| set.is_match(text))
     }
 }
 
-/// Compiles regular expressions. Also returns about how much memory they take, in bytes: twice the size that they fit into, with what a
-/// search caches.
-fn compile_expressions(expressions: Vec<String>) -> Result<(RegexSet, usize), regex::Error> {
+/// Compiles regular expressions, until they are too large. Also returns about how much memory they take, in bytes: twice their own, with
+/// what a search caches.
+fn compile_expressions(expressions: &[String]) -> Result<(Option<Regex>, usize), ListError> {
     if expressions.is_empty() {
-        return Ok((RegexSet::empty(), 0));
+        return Ok((None, 0));
     }
-    let mut builder = RegexSetBuilder::new(expressions);
-    let mut size = SMALL;
-    loop {
-        match builder.size_limit(size).build() {
-            Err(regex::Error::CompiledTooBig(_)) if size < SIZE_LIMIT => size *= 2,
-            built => return built.map(|set| (set, 2 * size)),
-        }
-    }
+    // As the crate regex compiles a set.
+    let config = Config::new()
+        .match_kind(MatchKind::All)
+        .which_captures(WhichCaptures::None)
+        .nfa_size_limit(Some(LIMITS.compiled))
+        .hybrid_cache_capacity(2 << 20);
+    let built = Regex::builder().configure(config).build_many(expressions);
+    let set = built.map_err(|error| match error.size_limit() {
+        Some(_) => ListError::ExpressionsTooLarge,
+        None => ListError::Compilation(Box::new(error)),
+    })?;
+    let bytes = (2 * set.memory_usage()).max(LEAST_BYTES);
+    Ok((Some(set), bytes))
 }
 
 /// Counts patterns against the limits.
@@ -223,7 +229,7 @@ mod tests {
             for (start, end) in [("", ""), ("^", ""), ("", "$"), ("^", "$")] {
                 let pattern = format!("{start}{}{end}", regex::escape(pattern));
                 let set = compile(std::slice::from_ref(&pattern)).unwrap();
-                assert!(set.expressions.is_empty(), "{pattern} is plain");
+                assert!(set.expressions.is_none(), "{pattern} is plain");
                 let expected = regex::Regex::new(&pattern).unwrap();
                 for text in texts(4) {
                     assert_eq!(set.is_match(&text), expected.is_match(&text), "{pattern} {text}");
@@ -281,7 +287,7 @@ mod tests {
     #[test]
     fn expressions_too_large_together_are_refused() {
         let error = PatternSet::compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err().to_string();
-        assert!(error.contains("size limit"), "{error}");
+        assert!(error.contains("more than 16 MiB"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! Threads for adapters that block, and for opening handlers of any adapter.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::sync::Arc;
 
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
 };
+
+use super::opening_queue::{Opening, OpeningQueue};
 
 /// The maximum number of threads of one blocking adapter.
 const THREADS: usize = 64;
@@ -44,16 +43,20 @@ impl BlockingThreads {
     async fn wait(&self) -> Option<FreeThread> {
         // The semaphore is never closed, so acquiring a permit does not fail.
         let permit = self.free.clone().acquire_owned().await.ok()?;
-        Some(FreeThread { runtime: self.runtime.clone(), permit, connection: None })
+        Some(FreeThread { runtime: self.runtime.clone(), taken: Taken::Thread(permit) })
     }
 }
 
 /// A thread that nobody else takes.
 pub(crate) struct FreeThread {
     runtime: Handle,
-    permit: OwnedSemaphorePermit,
-    /// That of the connection which the thread works for.
-    connection: Option<OwnedSemaphorePermit>,
+    taken: Taken,
+}
+
+/// What gives a thread back when it is dropped.
+enum Taken {
+    Thread(#[allow(dead_code, reason = "it is dropped")] OwnedSemaphorePermit),
+    Opening(#[allow(dead_code, reason = "it is dropped")] Opening),
 }
 
 impl FreeThread {
@@ -64,7 +67,7 @@ impl FreeThread {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let Self { runtime, permit, connection } = self;
+        let Self { runtime, taken } = self;
         let (mut done, output) = oneshot::channel();
         let here = runtime.clone();
         runtime.spawn_blocking(move || {
@@ -78,7 +81,7 @@ impl FreeThread {
                 }
             });
             // A blocked thread counts longer than its caller waits.
-            drop((permit, connection));
+            drop(taken);
         });
         output.await.ok()
     }
@@ -103,44 +106,21 @@ pub(crate) enum Opener {
 /// The threads on which handlers of one adapter are opened and configurations validated: never those that serve calls, the
 /// admin port or signals, because an adapter may block there, or compute for long.
 ///
-/// The configuration of the server has threads of its own, and connections take turns: each has one opening at most in the queue
-/// for those of calls.
+/// The configuration of the server has threads of its own. Connections take turns for those of calls, by the time that their openings
+/// took.
 #[derive(Clone)]
 pub(crate) struct OpeningThreads {
+    runtime: Handle,
     configuration: BlockingThreads,
-    calls: BlockingThreads,
-    connections: Arc<Mutex<ConnectionQueues>>,
-}
-
-/// The queues of connections in which openings wait.
-#[derive(Default)]
-struct ConnectionQueues {
-    queues: HashMap<u64, Weak<Semaphore>>,
-    /// The number of queues after the last sweep.
-    swept: usize,
-}
-
-impl ConnectionQueues {
-    fn of(&mut self, connection: u64) -> Arc<Semaphore> {
-        if let Some(queue) = self.queues.get(&connection).and_then(Weak::upgrade) {
-            return queue;
-        }
-        if self.queues.len() > 2 * self.swept {
-            self.queues.retain(|_, queue| queue.strong_count() > 0);
-            self.swept = self.queues.len();
-        }
-        let queue = Arc::new(Semaphore::new(1));
-        self.queues.insert(connection, Arc::downgrade(&queue));
-        queue
-    }
+    calls: OpeningQueue,
 }
 
 impl OpeningThreads {
     pub(crate) fn new(runtime: Handle) -> Self {
         Self {
             configuration: BlockingThreads::limited(runtime.clone(), OPENING),
-            calls: BlockingThreads::limited(runtime, OPENING_IN_CALLS),
-            connections: Arc::default(),
+            calls: OpeningQueue::new(OPENING_IN_CALLS),
+            runtime,
         }
     }
 
@@ -149,10 +129,8 @@ impl OpeningThreads {
         let Opener::Connection(connection) = opener else {
             return self.configuration.wait().await;
         };
-        let queue = self.connections.lock().unwrap_or_else(PoisonError::into_inner).of(connection);
-        let first = queue.acquire_owned().await.ok()?;
-        let thread = self.calls.wait().await?;
-        Some(FreeThread { connection: Some(first), ..thread })
+        let opening = self.calls.wait(connection).await?;
+        Some(FreeThread { runtime: self.runtime.clone(), taken: Taken::Opening(opening) })
     }
 }
 
@@ -189,7 +167,6 @@ mod tests {
             open(&opening, Opener::Connection(connection), &running, &release);
             running.acquire().await.unwrap().forget();
         }
-        assert_eq!(opening.calls.free.available_permits(), 0);
         for _ in 0..OPENING {
             open(&opening, Opener::Configuration, &running, &release);
             running.acquire().await.unwrap().forget();
@@ -211,18 +188,9 @@ mod tests {
         tokio::task::yield_now().await;
         second.abort();
         drop(first);
-        assert!(opening.wait(Opener::Connection(1)).await.is_some());
-        assert_eq!(opening.calls.free.available_permits(), OPENING_IN_CALLS);
-    }
-
-    #[test]
-    fn queues_of_connections_without_openings_are_removed() {
-        let mut queues = ConnectionQueues::default();
-        let waiting = queues.of(0);
-        for connection in 1..10_000 {
-            queues.of(connection);
+        let mut taken = Vec::new();
+        for connection in 1..=OPENING_IN_CALLS as u64 {
+            taken.push(opening.wait(Opener::Connection(connection)).await.unwrap());
         }
-        assert!(queues.queues.len() < 10, "{}", queues.queues.len());
-        assert!(Arc::ptr_eq(&waiting, &queues.of(0)));
     }
 }

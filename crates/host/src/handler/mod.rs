@@ -9,6 +9,7 @@ mod call_error;
 mod closing;
 mod erased;
 mod open_handlers;
+mod opening_queue;
 mod panics;
 mod status_details;
 mod table;
