@@ -5,7 +5,7 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
@@ -13,7 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::{AnswerBody, Limit, connections::ConnectionState, frame_limit::FrameLimitStream, random, tls};
+use crate::{
+    AnswerBody, Limit, connections::ConnectionState, frame_limit::FrameLimitStream, random, tls, turn::Turn,
+};
 
 /// The HTTP version of a port, with the limits that belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,8 @@ pub enum Protocol {
     },
     /// HTTP/2 with prior knowledge, or by ALPN over TLS.
     Http2 {
-        /// Requests at a time on one connection; further ones wait in the client.
+        /// The most requests at a time on one connection; further ones wait in the client. A connection that opens while there are more
+        /// than 64 others has a smaller share of 65,536, but at least 64.
         max_streams: u32,
         /// Interval of pings on an idle connection; `None` sends none.
         keepalive: Option<Duration>,
@@ -152,51 +155,56 @@ pub(crate) async fn serve_stream(
     if limits.protocol.is_http1() {
         state.set_greeted();
     }
-    let http = limits.protocol.builder();
-    let stream = TokioIo::new(FrameLimitStream::new(stream, state.clone()));
-    let mut connection = pin!(http.serve_connection(stream, TowerToHyperService::new(service)));
-    let aged = async {
-        match limits.max_age {
-            Some(age) => tokio::time::sleep(age.mul_f64(1.0 - 0.1 * random())).await,
-            None => std::future::pending().await,
-        }
-    };
-    let no_preface = async {
-        tokio::time::sleep(limits.handshake_timeout).await;
-        if state.is_greeted() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let ended = tokio::select! {
-        ended = connection.as_mut() => Ok(ended),
-        () = aged => Err(limits.grace),
-        () = stop.cancelled() => Err(limits.grace),
-        () = state.drain.cancelled() => Err(GIVE_WAY.min(limits.grace)),
-        () = state.cut.cancelled() => Err(Duration::ZERO),
-        () = no_preface => {
-            state.hit(Limit::HandshakeTimeout);
-            Err(Duration::ZERO)
-        }
-    };
-    let ended = match ended {
-        Ok(ended) => Some(ended),
-        // There is nothing to wait for.
-        Err(_) if !state.is_greeted() => None,
-        Err(grace) if grace.is_zero() => None,
-        Err(grace) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection => Some(ended),
-                () = tokio::time::sleep(grace) => None,
-                () = state.cut.cancelled() => None,
+    let turn = Turn::default();
+    let http = limits.protocol.builder(turn.clone(), state.max_begun());
+    let stream = TokioIo::new(FrameLimitStream::new(turn.stream(stream), state.clone()));
+    let connection = http.serve_connection(stream, TowerToHyperService::new(service));
+    let served = async {
+        let mut connection = pin!(connection);
+        let aged = async {
+            match limits.max_age {
+                Some(age) => tokio::time::sleep(age.mul_f64(1.0 - 0.1 * random())).await,
+                None => std::future::pending().await,
             }
+        };
+        let no_preface = async {
+            tokio::time::sleep(limits.handshake_timeout).await;
+            if state.is_greeted() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Ok(ended),
+            () = aged => Err(limits.grace),
+            () = stop.cancelled() => Err(limits.grace),
+            () = state.drain.cancelled() => Err(GIVE_WAY.min(limits.grace)),
+            () = state.cut.cancelled() => Err(Duration::ZERO),
+            () = no_preface => {
+                state.hit(Limit::HandshakeTimeout);
+                Err(Duration::ZERO)
+            }
+        };
+        let ended = match ended {
+            Ok(ended) => Some(ended),
+            // There is nothing to wait for.
+            Err(_) if !state.is_greeted() => None,
+            Err(grace) if grace.is_zero() => None,
+            Err(grace) => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection => Some(ended),
+                    () = tokio::time::sleep(grace) => None,
+                    () = state.cut.cancelled() => None,
+                }
+            }
+        };
+        match ended {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::debug!(connection = id, error, "connection broken"),
+            None => tracing::debug!(connection = id, "connection cut off"),
         }
     };
-    match ended {
-        Some(Ok(())) => {}
-        Some(Err(error)) => tracing::debug!(connection = id, error, "connection broken"),
-        None => tracing::debug!(connection = id, "connection cut off"),
-    }
+    turn.serve(served, state.worker()).await;
 }
 
 impl Protocol {
@@ -204,8 +212,9 @@ impl Protocol {
         matches!(self, Self::Http1 { .. })
     }
 
-    fn builder(self) -> Builder<TokioExecutor> {
-        let mut builder = Builder::new(TokioExecutor::new());
+    /// Returns what serves a connection whose tasks `turn` runs, with at most that many requests at a time.
+    fn builder(self, turn: Turn, max_requests: usize) -> Builder<Turn> {
+        let mut builder = Builder::new(turn);
         if let Self::Http1 { header_timeout } | Self::Http1OrHttp2 { header_timeout, .. } = self {
             builder
                 .http1()
@@ -219,7 +228,7 @@ impl Protocol {
             builder
                 .http2()
                 .timer(TokioTimer::new())
-                .max_concurrent_streams(max_streams)
+                .max_concurrent_streams(max_streams.min(u32::try_from(max_requests).unwrap_or(u32::MAX)))
                 .auto_date_header(false)
                 .keep_alive_interval(keepalive)
                 .keep_alive_timeout(keepalive_timeout);

@@ -36,6 +36,12 @@ const YOUTH: Duration = Duration::from_secs(1);
 /// The longest time for which the result of a search for the busiest connection is used again to refuse calls.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Calls that all connections of a port may begin at a time, as far as each may begin [`LEAST_CALLS`].
+const CALLS: usize = 65_536;
+
+/// The least number of calls that a connection may begin at a time.
+const LEAST_CALLS: usize = 64;
+
 /// The stage of a call that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -49,6 +55,8 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Connections {
     open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
+    /// How many are open.
+    count: AtomicUsize,
     /// Signals that a connection has ended.
     pub(crate) ended: Notify,
     hits: Arc<LimitHits>,
@@ -94,6 +102,10 @@ pub(crate) struct ConnectionState {
     /// Answers that are not written yet, by the period in which they were given.
     unwritten: [AtomicUsize; PERIODS],
     calls: Mutex<PendingCalls>,
+    /// Calls that nobody has worked on.
+    begun: AtomicUsize,
+    /// The numbers of `calls` by their stage, for searches.
+    pending: [AtomicUsize; 2],
     #[cfg(feature = "tls")]
     pub(crate) refused_tokens: RefusedTokens,
     /// Ends the connection by GOAWAY.
@@ -144,6 +156,7 @@ impl Connections {
     pub(crate) fn new(hits: Arc<LimitHits>) -> Arc<Self> {
         Arc::new(Self {
             open: Mutex::default(),
+            count: AtomicUsize::new(0),
             ended: Notify::new(),
             hits,
             start: Instant::now(),
@@ -162,7 +175,7 @@ impl Connections {
         worker: WorkerRef,
     ) -> OpenConnection {
         let state = Arc::new(ConnectionState::new(id, address, self.clone(), Some(worker)));
-        lock(&self.open).insert(id, state.clone());
+        self.insert(state.clone());
         OpenConnection(state)
     }
 
@@ -170,12 +183,24 @@ impl Connections {
     #[cfg(test)]
     pub(crate) fn add(self: &Arc<Self>, id: u64) -> Arc<ConnectionState> {
         let connection = Arc::new(ConnectionState::new(id, None, self.clone(), None));
-        lock(&self.open).insert(id, connection.clone());
+        self.insert(connection.clone());
         connection
     }
 
+    fn insert(&self, connection: Arc<ConnectionState>) {
+        let mut open = lock(&self.open);
+        open.insert(connection.id, connection);
+        self.count.store(open.len(), Relaxed);
+    }
+
     pub(crate) fn count(&self) -> usize {
-        lock(&self.open).len()
+        self.count.load(Relaxed)
+    }
+
+    /// Returns how many calls one connection may begin at a time. It falls with the number of connections: one of few, such as a
+    /// proxy's, may begin many.
+    pub(crate) fn calls_of_each(&self) -> usize {
+        (CALLS / self.count().max(1)).max(LEAST_CALLS)
     }
 
     /// Returns the number of connections from an address.
@@ -287,6 +312,8 @@ impl ConnectionState {
             bytes: AtomicUsize::new(0),
             unwritten: Default::default(),
             calls: Mutex::default(),
+            begun: AtomicUsize::new(0),
+            pending: Default::default(),
             #[cfg(feature = "tls")]
             refused_tokens: RefusedTokens::default(),
             drain: CancellationToken::new(),
@@ -301,6 +328,22 @@ impl ConnectionState {
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Returns how many calls it may begin at a time.
+    pub(crate) fn max_begun(&self) -> usize {
+        self.port.calls_of_each()
+    }
+
+    /// Counts a call that has begun, until it is first worked on, when what is returned is dropped. Returns `None` for a call too many,
+    /// which counts as a hit of the limit.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<Begun> {
+        let begun = Begun(self.clone());
+        if self.begun.fetch_add(1, Relaxed) < self.max_begun() {
+            return Some(begun);
+        }
+        self.hit(Limit::Calls);
+        None
     }
 
     pub(crate) fn worker(&self) -> Option<&WorkerRef> {
@@ -359,10 +402,14 @@ impl ConnectionState {
 
     fn has(&self, resource: Resource) -> usize {
         match resource {
-            Resource::Waiting => lock(&self.calls).waiting.len(),
-            Resource::Working => lock(&self.calls).working.len() + self.unwritten(),
+            Resource::Waiting => self.pending(Stage::Waiting).load(Relaxed),
+            Resource::Working => self.pending(Stage::Working).load(Relaxed) + self.unwritten(),
             Resource::Bytes => self.bytes.load(Relaxed),
         }
+    }
+
+    fn pending(&self, stage: Stage) -> &AtomicUsize {
+        &self.pending[stage as usize]
     }
 
     fn unwritten(&self) -> usize {
@@ -409,6 +456,7 @@ impl ConnectionState {
         loop {
             let newest = lock(&self.calls).of(stage).pop_last();
             let Some((_, call)) = newest else { return false };
+            self.pending(stage).fetch_sub(1, Relaxed);
             // Fails for a call that ends just now.
             if call.evict.send(limit).is_ok() {
                 call.holder.give_way();
@@ -429,6 +477,7 @@ impl ConnectionState {
         let id = calls.next;
         calls.next += 1;
         calls.of(stage).insert(id, PendingCall { evict, holder });
+        self.pending(stage).fetch_add(1, Relaxed);
         drop(calls);
         (Registered { connection: self.clone(), stage, id }, evicted)
     }
@@ -462,6 +511,16 @@ impl ConnectionState {
     }
 }
 
+/// A call that has begun, and that nobody has worked on, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Begun(Arc<ConnectionState>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.begun.fetch_sub(1, Relaxed);
+    }
+}
+
 /// A call that can be ended in favour of others, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Registered {
@@ -474,6 +533,9 @@ impl Drop for Registered {
     fn drop(&mut self) {
         // What is removed is dropped without the lock.
         let removed = lock(&self.connection.calls).of(self.stage).remove(&self.id);
+        if removed.is_some() {
+            self.connection.pending(self.stage).fetch_sub(1, Relaxed);
+        }
         drop(removed);
     }
 }
@@ -485,7 +547,10 @@ pub(crate) struct OpenConnection(pub(crate) Arc<ConnectionState>);
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         let port = &self.0.port;
-        lock(&port.open).remove(&self.0.id);
+        let mut open = lock(&port.open);
+        open.remove(&self.0.id);
+        port.count.store(open.len(), Relaxed);
+        drop(open);
         port.ended.notify_one();
     }
 }

@@ -33,6 +33,8 @@ mod refusal_log;
 mod socket;
 pub mod tls;
 mod tokens;
+mod turn;
+mod turns;
 mod workers;
 
 pub use answer_body::AnswerBody;

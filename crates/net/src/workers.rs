@@ -1,4 +1,5 @@
 use std::{
+    convert::Infallible,
     future::poll_fn,
     io,
     pin::Pin,
@@ -20,12 +21,14 @@ use tokio_util::{
     task::{AbortOnDropHandle, TaskTracker},
 };
 
+use crate::turns::Turns;
+
 /// The threads that serve connections, each with a runtime of its own.
 ///
 /// A current-thread runtime costs about half the CPU of a
 /// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
 ///
-/// Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do. Large
+/// The connections of a thread take turns. Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do. Large
 /// calls run on as many threads of their own, so that small ones do not wait for them.
 #[derive(Clone, Debug)]
 pub struct Workers {
@@ -37,13 +40,17 @@ pub struct Workers {
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
+    turns: Arc<Turns>,
     connections: Arc<AtomicUsize>,
     load: Load,
+    _giver: AbortOnDropHandle<Infallible>,
 }
 
 impl Worker {
     fn new(runtime: Handle) -> Self {
-        Self { runtime, connections: Arc::default(), load: Load::default() }
+        let turns = Arc::<Turns>::default();
+        let giver = AbortOnDropHandle::new(runtime.spawn(turns.giver()));
+        Self { runtime, turns, connections: Arc::default(), load: Load::default(), _giver: giver }
     }
 }
 
@@ -119,8 +126,9 @@ impl Workers {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn here() -> Self {
-        let large = LargeThreads::new(vec![Handle::current()]);
-        Self { workers: [Worker::new(Handle::current())].into(), large, _stop: None }
+        let runtime = Handle::current();
+        let workers = (0..runtime.metrics().num_workers()).map(|_| Worker::new(runtime.clone())).collect();
+        Self { workers, large: LargeThreads::new(vec![runtime]), _stop: None }
     }
 
     /// Returns the worker with the fewest connections.
@@ -155,7 +163,12 @@ impl WorkerRef {
             let _open = open;
             connection().await;
         };
-        tracker.spawn_on(serve, &worker.runtime);
+        worker.turns.add(tracker.track_future(serve));
+    }
+
+    /// Returns how many connections wait for their turns on this worker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.workers[self.index].turns.length()
     }
 
     /// Runs a call on a connection of this worker: on its own thread, or on another one that has nothing to do while calls
@@ -298,9 +311,12 @@ impl OwnThread {
     }
 }
 
+/// Tasks, among them turns of connections, after which a thread looks whether anything has arrived.
+const EVENT_INTERVAL: u32 = 8;
+
 /// Starts a thread that runs a current-thread runtime until `stop` is cancelled.
 fn start_thread(name: String, stop: CancellationToken) -> io::Result<Handle> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
     let handle = runtime.handle().clone();
     std::thread::Builder::new().name(name).spawn(move || {
         runtime.block_on(stop.cancelled());

@@ -251,6 +251,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        // Here, and not when the answer is first polled: a client can begin any number of calls before that.
+        let Some(begun) = self.connection.begin() else {
+            let refusal = Limit::Calls.exhausted();
+            return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) });
+        };
         let peer = match &self.methods.authorization {
             None => self.peer.clone(),
             Some(authorization) => {
@@ -258,7 +263,10 @@ where
                 match authorization.check(self.peer.as_ref(), path, headers, &self.connection) {
                     Ok(peer) => peer,
                     Err(refusal) => {
-                        return Box::pin(async move { Ok(refusal.into_http().map(Either::Left)) });
+                        return Box::pin(async move {
+                            drop(begun);
+                            Ok(refusal.into_http().map(Either::Left))
+                        });
                     }
                 }
             }
@@ -289,6 +297,7 @@ where
             memory: CallMemory::new(call.clone()),
         };
         Box::pin(async move {
+            drop(begun);
             let _guard = guard;
             let answer = shared.answer(method, request, call, caller).await;
             Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))

@@ -1,0 +1,371 @@
+//! The connections of one thread take turns: the one that has worked for the shortest time without a rest is next.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use futures_util::task::AtomicWaker;
+use rustix::time::{ClockId, clock_gettime};
+
+/// A turn in which calls took this long ends.
+pub(crate) const LENGTH: Duration = Duration::from_micros(250);
+
+/// A connection is at most so far behind the one of the latest turn: it waits for that much of each of the others.
+const MOST_BEHIND: Duration = LENGTH.saturating_mul(2);
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The connections that wait for a turn on one thread.
+///
+/// A connection that has had to wait for nothing goes behind those that have less to do, so that one with few calls is served at once,
+/// however many others are busy, and even if it calls more often than each of those has a turn. A clock, which goes the slower the more
+/// connections wait, bounds how long one goes behind others.
+#[derive(Default)]
+pub(crate) struct Turns {
+    waiting: Mutex<Waiting>,
+    /// The length of the queue.
+    length: AtomicUsize,
+    /// Wakes the task that gives the turns.
+    giver: AtomicWaker,
+}
+
+struct Waiting {
+    /// By their times on the clock, then in the order of their arrival.
+    queue: BTreeMap<(Duration, u64), u64>,
+    added: Vec<Work>,
+    clock: Duration,
+    arrivals: u64,
+    is_closed: bool,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        // What is before the others is not before zero.
+        let clock = LENGTH;
+        Self { queue: BTreeMap::new(), added: Vec::new(), clock, arrivals: 0, is_closed: false }
+    }
+}
+
+impl Waiting {
+    /// Adds a connection whose time on the clock is this after its last turn; `None` for one that was idle.
+    fn push(&mut self, id: u64, time: Option<Duration>) {
+        self.arrivals += 1;
+        let time = match time {
+            None => self.clock.saturating_sub(LENGTH),
+            Some(time) => time.clamp(self.clock, self.clock + MOST_BEHIND),
+        };
+        self.queue.insert((time, self.arrivals), id);
+    }
+
+    /// Adds a new connection.
+    fn push_new(&mut self, id: u64) {
+        self.push(id, Some(self.clock));
+    }
+
+    /// Takes out the next connection, and its time on the clock.
+    fn pop(&mut self) -> Option<(u64, Duration)> {
+        let ((time, _), id) = self.queue.pop_first()?;
+        self.clock = self.clock.max(time);
+        Some((id, time))
+    }
+
+    /// Advances the clock after a turn.
+    fn advance(&mut self, took: Duration) {
+        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        self.clock += took / waiting.saturating_add(1);
+    }
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns").field("length", &self.length()).finish_non_exhaustive()
+    }
+}
+
+impl Turns {
+    /// Returns the task that gives the turns, and drops the connections when it is dropped.
+    pub(crate) fn giver(self: &Arc<Self>) -> impl Future<Output = Infallible> + Send + 'static {
+        Giver { turns: self.clone(), connections: HashMap::new(), ids: 0 }
+    }
+
+    /// Serves a connection.
+    pub(crate) fn add(&self, connection: impl Future<Output = ()> + Send + 'static) {
+        let mut waiting = self.waiting();
+        if !waiting.is_closed {
+            waiting.added.push(Box::pin(connection));
+        }
+        drop(waiting);
+        self.giver.wake();
+    }
+
+    /// Returns how many connections wait for a turn.
+    pub(crate) fn length(&self) -> usize {
+        self.length.load(Relaxed)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that gives turns.
+struct Giver {
+    turns: Arc<Turns>,
+    connections: HashMap<u64, Served>,
+    ids: u64,
+}
+
+/// A connection that is being served.
+struct Served {
+    work: Work,
+    wakes: Arc<Wakes>,
+}
+
+/// Puts a connection into the queue.
+struct Wakes {
+    id: u64,
+    turns: Arc<Turns>,
+    state: Mutex<State>,
+}
+
+/// What a connection does.
+#[derive(Clone, Copy)]
+enum State {
+    Idle,
+    /// It is in the queue.
+    Waits,
+    /// It has its turn, with its time on the clock before it.
+    HasTurn {
+        time: Duration,
+        needs_another: bool,
+    },
+}
+
+impl Wakes {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, state: &mut State, time: Option<Duration>) {
+        *state = State::Waits;
+        let mut waiting = self.turns.waiting();
+        waiting.push(self.id, time);
+        self.turns.length.store(waiting.queue.len(), Relaxed);
+    }
+
+    fn end_turn(&self, took: Duration) {
+        self.turns.waiting().advance(took);
+        let mut state = self.state();
+        match *state {
+            State::HasTurn { time, needs_another: true } => self.wait(&mut state, Some(time + took)),
+            _ => *state = State::Idle,
+        }
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.state();
+        match &mut *state {
+            State::HasTurn { needs_another, .. } => *needs_another = true,
+            State::Waits => {}
+            State::Idle => {
+                self.wait(&mut state, None);
+                drop(state);
+                self.turns.giver.wake();
+            }
+        }
+    }
+}
+
+impl Giver {
+    /// Takes the next connection out of the queue, after adding new ones to it.
+    fn next(&mut self) -> Option<(u64, Duration)> {
+        let mut waiting = self.turns.waiting();
+        for work in std::mem::take(&mut waiting.added) {
+            self.ids += 1;
+            let (turns, state) = (self.turns.clone(), Mutex::new(State::Waits));
+            let wakes = Arc::new(Wakes { id: self.ids, turns, state });
+            self.connections.insert(self.ids, Served { work, wakes });
+            waiting.push_new(self.ids);
+        }
+        let next = waiting.pop();
+        self.turns.length.store(waiting.queue.len(), Relaxed);
+        next
+    }
+}
+
+impl Future for Giver {
+    type Output = Infallible;
+
+    /// Gives one turn: the runtime looks for events, and does what else there is to do, in between.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Infallible> {
+        self.turns.giver.register(context.waker());
+        let Some((id, time)) = self.next() else { return Poll::Pending };
+        // There may be another one.
+        context.waker().wake_by_ref();
+        let Some(Served { work, wakes }) = self.connections.get_mut(&id) else { return Poll::Pending };
+        *wakes.state() = State::HasTurn { time, needs_another: false };
+        let waker = Waker::from(wakes.clone());
+        let start = time_of_thread();
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
+        wakes.end_turn(time_of_thread().saturating_sub(start));
+        if polled.is_err() {
+            tracing::error!("serving a connection panicked");
+        }
+        if !matches!(polled, Ok(Poll::Pending)) {
+            self.connections.remove(&id);
+        }
+        Poll::Pending
+    }
+}
+
+/// The processor time of this thread: while others occupy the processor, nobody uses their turn.
+fn time_of_thread() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+impl Drop for Giver {
+    fn drop(&mut self) {
+        let mut waiting = self.turns.waiting();
+        waiting.is_closed = true;
+        let added = std::mem::take(&mut waiting.added);
+        drop(waiting);
+        drop(added);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::{pending, poll_fn};
+
+    use super::*;
+
+    const CALL: Duration = Duration::from_micros(20);
+
+    /// Gives a number of turns of a full length to connections that never rest.
+    fn turns_of_busy(waiting: &mut Waiting, number: usize) -> Vec<u64> {
+        let turn = |_| {
+            let (id, time) = waiting.pop().unwrap();
+            waiting.advance(LENGTH);
+            waiting.push(id, Some(time + LENGTH));
+            id
+        };
+        (0..number).map(turn).collect()
+    }
+
+    #[test]
+    fn who_rests_after_each_call_is_next_however_often_it_calls() {
+        let mut waiting = Waiting::default();
+        (1..51).for_each(|id| waiting.push_new(id));
+        for turns in [0, 1, 50, 20].into_iter().cycle().take(200) {
+            turns_of_busy(&mut waiting, turns);
+            waiting.push(0, None);
+            assert_eq!(waiting.pop().unwrap().0, 0);
+            waiting.advance(CALL);
+        }
+    }
+
+    #[test]
+    fn who_never_rests_has_turns_although_others_do() {
+        let mut waiting = Waiting::default();
+        waiting.push(0, Some(MOST_BEHIND));
+        for call in 1.. {
+            waiting.push(call, None);
+            let (id, _) = waiting.pop().unwrap();
+            waiting.advance(CALL);
+            if id == 0 {
+                break;
+            }
+            assert!(call < 1_000, "the clock does not reach it");
+        }
+    }
+
+    #[test]
+    fn those_who_never_rest_have_as_many_turns_as_each_other() {
+        let mut waiting = Waiting::default();
+        waiting.push_new(0);
+        turns_of_busy(&mut waiting, 1_000);
+        // It was idle meanwhile, or is new.
+        waiting.push(1, None);
+        waiting.push_new(2);
+        let turns = turns_of_busy(&mut waiting, 30);
+        for id in 0..3 {
+            assert!((9..=12).contains(&turns.iter().filter(|turn| **turn == id).count()), "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn the_clock_goes_on_with_each_turn() {
+        let turns = Arc::<Turns>::default();
+        let mut giver = Box::pin(turns.giver());
+        turns.add(poll_fn(|context| {
+            context.waker().wake_by_ref();
+            let start = time_of_thread();
+            while time_of_thread().saturating_sub(start) < LENGTH {}
+            Poll::Pending
+        }));
+        for _ in 0..10 {
+            let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        assert!(turns.waiting().clock >= LENGTH * 10);
+        assert_eq!(turns.length(), 1);
+    }
+
+    #[test]
+    fn a_panic_ends_its_connection_and_no_other() {
+        let turns = Arc::<Turns>::default();
+        let mut giver = Box::pin(turns.giver());
+        let turn = Arc::new(AtomicUsize::new(0));
+        let counted = turn.clone();
+        turns.add(async { panic!("in a connection") });
+        turns.add(poll_fn(move |context| {
+            counted.fetch_add(1, Relaxed);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }));
+        for _ in 0..4 {
+            let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        assert_eq!(turn.load(Relaxed), 3);
+    }
+
+    #[test]
+    fn connections_are_dropped_with_what_gives_them_turns() {
+        let turns = Arc::<Turns>::default();
+        let mut giver = Box::pin(turns.giver());
+        let held = Arc::new(());
+        for _ in 0..2 {
+            let held = held.clone();
+            turns.add(async move {
+                pending::<()>().await;
+                drop(held);
+            });
+            let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+        assert_eq!(Arc::strong_count(&held), 3);
+        turns.add({
+            let held = held.clone();
+            async move { drop(held) }
+        });
+        drop(giver);
+        assert_eq!(Arc::strong_count(&held), 1);
+        turns.add(async move { drop(held) });
+        assert_eq!(turns.length(), 0);
+    }
+}
