@@ -24,6 +24,7 @@ mod series;
 mod server;
 mod server_options;
 mod service_list;
+mod words;
 
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use grpc::adapter_services;

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue};
 use prost::Message;
 use tonic::Status;
 
+use super::words::with_valid_words;
 use mixer_adapter_core::framework::frame::frame;
 use mixer_adapter_host::handler::{BoxFuture, Caller};
 use mixer_adapter_net::grpc::Reply;
@@ -53,7 +54,7 @@ where
     limited_rpc(|_| Ok(()), method)
 }
 
-/// Like [`rpc`], for encoded requests that `admit` accepts.
+/// Like [`rpc`], for encoded requests with attributes that `admit` accepts. Their words need not be UTF-8.
 pub(super) fn limited_rpc<Request, Response, Answer>(
     admit: impl Fn(&[u8]) -> Result<(), Status> + Send + Sync + 'static,
     method: impl Fn(Request, Caller) -> Answer + Send + Sync + Clone + 'static,
@@ -67,7 +68,12 @@ where
         let (admitted, method) = (admit(&request), method.clone());
         Box::pin(async move {
             admitted?;
-            let request = Request::decode(request).map_err(|error| {
+            let decoded =
+                Request::decode(request.clone()).or_else(|error| match with_valid_words(&request) {
+                    Some(valid) => Request::decode(&*valid).map_err(|_| error),
+                    None => Err(error),
+                });
+            let request = decoded.map_err(|error| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;
             Ok(method(request, caller).await?.into_reply())

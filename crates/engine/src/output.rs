@@ -108,12 +108,61 @@ fn message_attribute(message: &DynamicMessage) -> Option<AttributeValue> {
             Some(AttributeValue::Duration(i64::try_from(nanos).ok()?))
         }
         "google.protobuf.Timestamp" => Some(AttributeValue::Timestamp(message.transcode_to().ok()?)),
-        // The messages of istio.policy.v1beta1 have their value in field 1.
+        // The messages of istio.policy.v1beta1 have their value in field 1; Mixer drops those without one.
+        _ if !message.has_field_by_number(1) => None,
         _ => match &*message.get_field_by_number(1)? {
             Field::Bytes(bytes) => Some(AttributeValue::Bytes(bytes.clone())),
             Field::String(text) => Some(AttributeValue::String(Arc::from(text.as_str()))),
             Field::Message(inner) => message_attribute(inner),
             _ => None,
         },
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+    use prost_types::{
+        DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
+        field_descriptor_proto::{Label, Type},
+    };
+
+    use super::*;
+
+    /// A message of that name, with a text as field 1.
+    fn dns_name() -> DynamicMessage {
+        let mut value =
+            FieldDescriptorProto { name: Some("value".to_owned()), number: Some(1), ..Default::default() };
+        value.set_type(Type::String);
+        value.set_label(Label::Optional);
+        let message =
+            DescriptorProto { name: Some("DNSName".to_owned()), field: vec![value], ..Default::default() };
+        let file = FileDescriptorProto {
+            name: Some("value.proto".to_owned()),
+            package: Some("istio.policy.v1beta1".to_owned()),
+            syntax: Some("proto3".to_owned()),
+            message_type: vec![message],
+            ..Default::default()
+        };
+        let pool = DescriptorPool::from_file_descriptor_set(FileDescriptorSet { file: vec![file] }).unwrap();
+        DynamicMessage::new(pool.get_message_by_name("istio.policy.v1beta1.DNSName").unwrap())
+    }
+
+    #[test]
+    fn an_output_that_is_present_but_empty_is_absent() {
+        let mut name = dns_name();
+        assert_eq!(message_attribute(&name), None);
+        name.set_field_by_number(1, Field::String("a.example".to_owned()));
+        assert_eq!(message_attribute(&name), Some(AttributeValue::String("a.example".into())));
+    }
+
+    #[test]
+    fn a_timestamp_of_a_generator_is_a_timestamp() {
+        let descriptor = DescriptorPool::global().get_message_by_name("google.protobuf.Timestamp").unwrap();
+        let mut time = DynamicMessage::new(descriptor);
+        time.set_field_by_number(1, Field::I64(7));
+        let expected = prost_types::Timestamp { seconds: 7, nanos: 0 };
+        assert_eq!(message_attribute(&time), Some(AttributeValue::Timestamp(expected)));
     }
 }

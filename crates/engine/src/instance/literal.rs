@@ -3,9 +3,10 @@
 use super::{Field, ParamsError, Typed, wire};
 use mixer_adapter_core::value::{ValueType, parse_duration};
 
-/// Returns the text of a constant, which begins and ends with the same quote; escapes are not resolved.
+/// Returns the text of a constant, which begins and ends with the same quote; escapes are not resolved. A text in backquotes is an
+/// expression.
 pub(super) fn quoted(text: &str) -> Option<&str> {
-    ['"', '\'', '`'].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
+    ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
 }
 
 /// Parses a quoted constant, whose text between the quotes is taken literally. Mixer writes it unchecked into any of

@@ -143,6 +143,20 @@ fn a_trace_says_how_each_text_is_read_and_what_became_of_it() {
 }
 
 #[test]
+fn a_text_in_backquotes_is_an_expression() {
+    let params = json!({"dimensions": {"a": "`user-` + s + `-bad`", "b": "`plain`"}});
+    let (instance, bag) = compile(TemplateSource::Resource, "quota", params).unwrap();
+    let explained = instance.explain(Attributes::from(&bag));
+    assert_eq!(
+        explained.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            r#"dimensions["a"]: expression `user-` + s + `-bad` -> "user-x-bad" (STRING)"#,
+            r#"dimensions["b"]: expression `plain` -> "plain" (STRING)"#,
+        ]
+    );
+}
+
+#[test]
 fn a_quoted_constant_that_is_not_of_the_fields_type_is_refused_with_an_example() {
     let refused = built(TemplateSource::Resource, "logentry", json!({"timestamp": "\"noon\""})).unwrap_err();
     assert_eq!(
