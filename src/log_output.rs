@@ -59,9 +59,10 @@ fn one_line(event: &[u8], colored: bool) -> Vec<u8> {
 
 impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let event = one_line(line, self.colored);
         match LINES.get() {
-            Some(lines) => lines.add(one_line(line, self.colored)),
-            None => io::stderr().write_all(line)?,
+            Some(lines) => lines.add(event),
+            None => io::stderr().write_all(&event)?,
         }
         Ok(line.len())
     }
@@ -79,8 +80,8 @@ mod tests {
     fn an_event_is_one_line() {
         for (event, line) in [
             ("plain\n", "plain\n"),
-            ("name=a\r\nERROR forged\0\n", "name=a\\r\\nERROR forged\\u{0}\n"),
-            ("name=\u{1b}[2J\u{9b}2J\n", "name=\\u{1b}[2J\\u{9b}2J\n"),
+            ("name=a\r\nERROR forged\0\n", "name=a\\r\\nERROR forged\\u0000\n"),
+            ("name=\u{1b}[2J\u{9b}2J\n", "name=\\u001b[2J\\u009b2J\n"),
         ] {
             assert_eq!(String::from_utf8_lossy(&one_line(event.as_bytes(), true)), line);
         }

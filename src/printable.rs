@@ -19,11 +19,20 @@ pub(crate) fn printable<'t>(text: &'t str, plain: &[char], colored: bool) -> Cow
         };
         match is_plain(character) || part.len() > 1 && character == ESCAPE {
             true => printable.push_str(part),
-            false => printable.extend(character.escape_default()),
+            false => escape(character, &mut printable),
         }
         rest = after;
     }
     Cow::Owned(printable)
+}
+
+/// Escapes a control character as JSON and YAML do, whose texts may be on a terminal, too.
+fn escape(character: char, printable: &mut String) {
+    match character {
+        '\n' => printable.push_str("\\n"),
+        '\r' => printable.push_str("\\r"),
+        character => printable.push_str(&format!("\\u{:04x}", u32::from(character))),
+    }
 }
 
 const ESCAPE: char = '\u{1b}';
@@ -43,12 +52,12 @@ mod tests {
     fn control_characters_are_escaped() {
         for (text, expected) in [
             ("plain ä\t", "plain ä\t"),
-            ("a\r\0b", "a\\r\\u{0}b"),
-            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+            ("a\r\0b", "a\\r\\u0000b"),
+            ("\u{1b}]0;title\u{7}", "\\u001b]0;title\\u0007"),
             // CSI as one character.
-            ("\u{9b}2J", "\\u{9b}2J"),
-            ("\u{1b}[2J", "\\u{1b}[2J"),
-            ("\u{7f}", "\\u{7f}"),
+            ("\u{9b}2J", "\\u009b2J"),
+            ("\u{1b}[2J", "\\u001b[2J"),
+            ("\u{7f}", "\\u007f"),
         ] {
             for colored in [false, true] {
                 assert_eq!(printable(text, &[], colored), expected, "{text:?}");
@@ -66,9 +75,9 @@ mod tests {
     fn colors_are_kept_where_there_are_some_but_hidden_text_is_shown() {
         let red = "\u{1b}[1m\u{1b}[38;5;9merror\u{1b}[0m";
         assert_eq!(printable(red, &[], true), red);
-        assert_eq!(printable("\u{1b}[31m", &[], false), "\\u{1b}[31m");
-        assert_eq!(printable("\u{1b}[8mhidden", &[], true), "\\u{1b}[8mhidden");
-        assert_eq!(printable("\u{1b}[1;8mhidden", &[], true), "\\u{1b}[1;8mhidden");
-        assert_eq!(printable("\u{1b}[", &[], true), "\\u{1b}[");
+        assert_eq!(printable("\u{1b}[31m", &[], false), "\\u001b[31m");
+        assert_eq!(printable("\u{1b}[8mhidden", &[], true), "\\u001b[8mhidden");
+        assert_eq!(printable("\u{1b}[1;8mhidden", &[], true), "\\u001b[1;8mhidden");
+        assert_eq!(printable("\u{1b}[", &[], true), "\\u001b[");
     }
 }

@@ -1,4 +1,8 @@
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::{
     Args,
@@ -144,7 +148,7 @@ impl Eval {
         })
     }
 
-    fn run_cases(&self, file: &PathBuf) -> anyhow::Result<ExitCode> {
+    fn run_cases(&self, file: &Path) -> anyhow::Result<ExitCode> {
         let invalid = |reason: String| UsageError(format!("--cases: {}: {reason}", file.display()));
         let text = read_text(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
         let mut progress = Progress::new("lines", Some(text.lines().count()));

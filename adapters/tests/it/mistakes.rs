@@ -427,7 +427,15 @@ spec: {actions: [{handler: denial, instances: [nothing]}]}
     server.until("/readyz", "ready");
     for arguments in [&["--color", "never"][..], &["--color", "always"], &["--explain"]] {
         let ran = run(&[&["check", "--address", &server.grpc], arguments].concat());
-        assert!(ran.stdout.contains(r"\u{1b}[2J\r\u{9b}2J\u{0}allowed"), "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(r"\u001b[2J\r\u009b2J\u0000allowed"), "{}{}", ran.stdout, ran.stderr);
         assert!(!ran.stdout.contains("\u{1b}[2J") && !ran.stdout.contains('\r'), "{arguments:?}");
     }
+}
+
+#[test]
+fn data_is_valid_whatever_texts_it_has() {
+    let arguments = ["eval", "a", "--type", "a=STRING", "--attributes", "a=\u{9b}2J\u{1b}\u{7f}", "--json"];
+    let ran = run(&arguments);
+    let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(value["value"], "\u{9b}2J\u{1b}\u{7f}", "{ran:?}");
 }

@@ -1,6 +1,6 @@
 use std::{
     error::Error,
-    fmt, fs,
+    fmt,
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -29,6 +29,7 @@ use super::Keepalive;
 use mixer_adapter_net::{
     HttpClient,
     grpc::CallMemory,
+    open_file,
     tls::{self, TlsStream},
     with_causes,
 };
@@ -111,9 +112,7 @@ impl Peer {
         let Some(path) = self.token_file.as_deref().filter(|_| self.tls.is_some()) else { return Ok(None) };
         let read = |error| TokenFileError::Read(path.to_owned(), error);
         let mut token = Vec::new();
-        fs::File::open(path)
-            .and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token))
-            .map_err(read)?;
+        open_file(path).and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token)).map_err(read)?;
         if token.len() as u64 > MAX_TOKEN {
             return Err(TokenFileError::TooLong(path.to_owned()));
         }
