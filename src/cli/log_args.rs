@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 #[cfg(feature = "otlp")]
 use tracing_subscriber::{
@@ -17,7 +18,7 @@ use crate::log_output::{self, LogLine};
 pub(super) struct LogArgs {
     /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
     ///
-    /// Logs go to stderr. A level is that of this program and its adapters, and libraries log errors; debug,h2=debug includes one
+    /// Logs go to stderr. A level is that of this program and its adapters, and libraries log errors unless named, as in debug,h2=debug
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
 
@@ -52,16 +53,17 @@ impl LogArgs {
 /// Libraries whose other events are about frames, handshakes and polling. Peers can cause any number of them.
 const LIBRARIES: [&str; 6] = ["h2", "hyper", "mio", "rustls", "tonic", "tower"];
 
-/// Limits a filter that is a level to the events of this program and of adapters: libraries log errors. A filter that names targets
-/// decides on libraries, too.
+/// Limits a level of a filter to the events of this program and of adapters: libraries log errors unless the filter names them.
 fn without_libraries(filter: &str) -> String {
-    match filter.trim().to_lowercase().as_str() {
-        level @ ("warn" | "info" | "debug" | "trace") => {
-            let libraries = LIBRARIES.map(|library| format!("{library}=error"));
-            format!("{level},{}", libraries.join(","))
-        }
-        _ => filter.to_owned(),
+    let is_verbose = |directive: &str| {
+        directive.trim().parse::<LevelFilter>().is_ok_and(|level| level > LevelFilter::ERROR)
+    };
+    if !filter.split(',').any(is_verbose) {
+        return filter.to_owned();
     }
+    // Of directives with the same target, the last one applies.
+    let libraries = LIBRARIES.map(|library| format!("{library}=error"));
+    format!("{},{filter}", libraries.join(","))
 }
 
 fn filter(log: &str) -> anyhow::Result<EnvFilter> {

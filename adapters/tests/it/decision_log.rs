@@ -182,7 +182,8 @@ fn a_failed_report_is_logged_with_the_handler_and_the_reason() {
 #[test]
 fn the_level_debug_has_no_frames_of_http_2() {
     let directory = tempfile::tempdir().unwrap();
-    for (filter, has_frames) in [("debug", false), ("debug,h2=debug", true)] {
+    let filters = [("debug", false), ("debug,mixer_adapter=debug", false), ("debug,h2=debug", true)];
+    for (filter, has_frames) in filters {
         let file = directory.path().join(filter);
         let log = fs::File::create(&file).unwrap();
         let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", filter];
