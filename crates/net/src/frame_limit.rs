@@ -16,18 +16,34 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The length of the header of a frame.
 const HEADER: usize = 9;
 
-/// The type of SETTINGS frames (RFC 9113, section 6.5).
+/// Types of frames (RFC 9113, section 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
 
 /// How often a client may send SETTINGS. One frame can change the windows of all streams of the connection, for which h2 visits each
 /// of them; clients send it at the beginning, and some when they have measured their bandwidth. h2 itself limits floods of
-/// CONTINUATION, of small DATA and of RST_STREAM, and frames of other types cost about as much as their bytes.
+/// CONTINUATION, of small DATA and of RST_STREAM.
 const RATE: Rate = Rate { burst: 100, every: Duration::from_millis(100) };
 
-/// A stream that notes when the HTTP/2 preface has arrived, and fails when the peer sends SETTINGS frames too often.
+/// How often a client may send control frames (WINDOW_UPDATE, PING, RST_STREAM, PRIORITY and unknown ones) beyond those that the
+/// traffic of its calls permits. h2 answers or logs each of them.
+const CONTROL_RATE: Rate = Rate { burst: 1_000, every: Duration::from_millis(10) };
+
+/// The number of control frames that each frame of DATA or HEADERS permits, sent or received. Clients send a WINDOW_UPDATE of the
+/// stream and one of the connection for a frame of DATA, some a PING that measures the bandwidth, and a RST_STREAM for a call.
+const CONTROL_PER_FRAME: u32 = 8;
+
+/// The maximum number of control frames that earlier traffic permits.
+const MAX_PERMITTED: u32 = 10_000;
+
+/// A stream that notes when the HTTP/2 preface has arrived, and fails when the peer sends SETTINGS or control frames too often.
 pub(crate) struct FrameLimitStream<S> {
     stream: S,
     input: Input,
+    output: FramePosition,
+    control: ControlFrames,
     connection: Arc<ConnectionState>,
 }
 
@@ -42,13 +58,61 @@ enum Input {
     Other,
 }
 
-impl<S> FrameLimitStream<S> {
-    pub(crate) fn new(stream: S, connection: Arc<ConnectionState>) -> Self {
-        Self { stream, input: Input::Preface(0), connection }
+/// The control frames that a client may send.
+struct ControlFrames {
+    /// The number that the traffic of calls permits.
+    permitted: u32,
+    rate: Bucket,
+}
+
+impl ControlFrames {
+    /// Counts a frame of the server. Its control frames permit none.
+    fn count_sent(&mut self, frame_type: u8) {
+        if matches!(frame_type, DATA | HEADERS) {
+            self.permitted = (self.permitted + CONTROL_PER_FRAME).min(MAX_PERMITTED);
+        }
     }
 
-    /// Notes bytes that have arrived. Returns whether there were too many SETTINGS.
-    fn is_flood(&mut self, mut data: &[u8]) -> bool {
+    /// Counts a frame of the client. Returns whether it is permitted.
+    fn permits(&mut self, frame_type: u8) -> bool {
+        match frame_type {
+            DATA | HEADERS | CONTINUATION => {
+                self.count_sent(frame_type);
+                true
+            }
+            _ if self.permitted > 0 => {
+                self.permitted -= 1;
+                true
+            }
+            _ => permits(&mut self.rate),
+        }
+    }
+}
+
+/// Takes an event from a bucket. Returns whether it is permitted now.
+fn permits(rate: &mut Bucket) -> bool {
+    let now = Instant::now();
+    rate.take(now) <= now
+}
+
+impl<S> FrameLimitStream<S> {
+    pub(crate) fn new(stream: S, connection: Arc<ConnectionState>) -> Self {
+        let control = ControlFrames { permitted: 0, rate: Bucket::new(CONTROL_RATE) };
+        Self { stream, input: Input::Preface(0), output: FramePosition::default(), control, connection }
+    }
+
+    /// Notes bytes that were sent.
+    fn count_sent(&mut self, data: &[u8]) {
+        if let Input::Frames { .. } = self.input {
+            self.output.all(data, |frame_type| {
+                self.control.count_sent(frame_type);
+                true
+            });
+        }
+    }
+
+    /// Notes bytes that have arrived. Returns the limit that they exceed.
+    fn exceeded(&mut self, mut data: &[u8]) -> Option<Limit> {
         if let Input::Preface(arrived) = &mut self.input {
             let missing = &PREFACE[*arrived..];
             let (begin, rest) = data.split_at(missing.len().min(data.len()));
@@ -60,15 +124,21 @@ impl<S> FrameLimitStream<S> {
                 self.input =
                     Input::Frames { position: FramePosition::default(), settings: Bucket::new(RATE) };
             } else {
-                return false;
+                return None;
             }
             self.connection.set_greeted();
         }
-        let Input::Frames { position, settings } = &mut self.input else { return false };
-        (0..position.count(data, SETTINGS)).any(|_| {
-            let now = Instant::now();
-            settings.take(now) > now
-        })
+        let Input::Frames { position, settings } = &mut self.input else { return None };
+        let mut exceeded = None;
+        position.all(data, |frame_type| {
+            let (limit, is_permitted) = match frame_type {
+                SETTINGS => (Limit::Settings, permits(settings)),
+                _ => (Limit::ControlFrames, self.control.permits(frame_type)),
+            };
+            exceeded = (!is_permitted).then_some(limit);
+            is_permitted
+        });
+        exceeded
     }
 }
 
@@ -83,15 +153,14 @@ struct FramePosition {
 }
 
 impl FramePosition {
-    /// Passes over the next bytes, and returns how many frames of a type begin in them.
-    fn count(&mut self, mut data: &[u8], frame_type: u8) -> usize {
-        let mut count = 0;
+    /// Passes over the next bytes, and calls `frame` with the type of each frame that begins in them, until it returns false.
+    fn all(&mut self, mut data: &[u8], mut frame: impl FnMut(u8) -> bool) {
         loop {
             let payload = self.payload.min(data.len());
             self.payload -= payload;
             data = &data[payload..];
             if data.is_empty() {
-                return count;
+                return;
             }
             let part = (HEADER - self.arrived).min(data.len());
             self.header[self.arrived..self.arrived + part].copy_from_slice(&data[..part]);
@@ -101,7 +170,9 @@ impl FramePosition {
                 let [high, middle, low, kind, ..] = self.header;
                 self.payload = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
                 self.arrived = 0;
-                count += usize::from(kind == frame_type);
+                if !frame(kind) {
+                    return;
+                }
             }
         }
     }
@@ -115,11 +186,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimitStream<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        if self.is_flood(&buffer.filled()[before..]) {
-            self.connection.hit(Limit::Settings);
+        if let Some(limit) = self.exceeded(&buffer.filled()[before..]) {
+            self.connection.hit(limit);
             // What is not passed on costs nothing.
             buffer.set_filled(before);
-            return Poll::Ready(Err(io::Error::other("the peer sends SETTINGS frames too often")));
+            let reason = format!("the peer sends more frames than {} permits", limit.name());
+            return Poll::Ready(Err(io::Error::other(reason)));
         }
         Poll::Ready(Ok(()))
     }
@@ -131,7 +203,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimitStream<S> {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, data)
+        let sent = ready!(Pin::new(&mut self.stream).poll_write(context, data))?;
+        self.count_sent(&data[..sent]);
+        Poll::Ready(Ok(sent))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -151,14 +225,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimitStream<S> {
         context: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, data)
+        let sent = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, data))?;
+        let mut rest = sent;
+        for part in data {
+            let length = rest.min(part.len());
+            self.count_sent(&part[..length]);
+            rest -= length;
+        }
+        Poll::Ready(Ok(sent))
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -178,7 +259,8 @@ mod tests {
                 length += read;
             }
             assert!(connection.is_greeted());
-            assert_eq!(connection.hits(Limit::Settings), u64::from(length < sent.len()));
+            let hits = connection.hits(Limit::Settings) + connection.hits(Limit::ControlFrames);
+            assert_eq!(hits, u64::from(length < sent.len()));
             passed_on.push(length == sent.len());
         }
         assert!(passed_on.iter().all(|all| *all == passed_on[0]), "{passed_on:?}");
@@ -193,6 +275,34 @@ mod tests {
         assert!(!is_passed_on(&[&PREFACE[..], &burst.repeat(10)].concat()).await);
         let between = [settings, frame(0, b"data")].concat().repeat(1_000);
         assert!(!is_passed_on(&[&PREFACE[..], &between].concat()).await);
+    }
+
+    #[tokio::test]
+    async fn control_frames_are_passed_on_in_proportion_to_calls() {
+        let [ping, window_update, unknown] = [frame(6, &[0; 8]), frame(8, &[0; 4]), frame(200, b"")];
+        for control in [ping, window_update, unknown] {
+            assert!(!is_passed_on(&[&PREFACE[..], &control.repeat(10_000)].concat()).await);
+            let per_frame = usize::try_from(CONTROL_PER_FRAME).unwrap();
+            for call in [frame(DATA, b"data"), frame(HEADERS, b"headers")] {
+                let busy = [call.clone(), control.repeat(per_frame)].concat().repeat(2_000);
+                assert!(is_passed_on(&[&PREFACE[..], &busy].concat()).await);
+                let flood = [call, control.repeat(per_frame * 2)].concat().repeat(2_000);
+                assert!(!is_passed_on(&[&PREFACE[..], &flood].concat()).await);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_permit_control_frames() {
+        let pings = frame(6, &[0; 8]).repeat(5_000);
+        for answers in [0, 1_000] {
+            let sent = [&PREFACE[..], &pings].concat();
+            let peer = tokio::io::join(&sent[..], tokio::io::sink());
+            let mut stream = FrameLimitStream::new(peer, ConnectionState::detached());
+            stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+            stream.write_all(&frame(DATA, b"data").repeat(answers)).await.unwrap();
+            assert_eq!(stream.read_to_end(&mut Vec::new()).await.is_ok(), answers > 0);
+        }
     }
 
     #[tokio::test]

@@ -26,11 +26,13 @@ pub enum Limit {
     WriteTimeout,
     /// The rate of SETTINGS frames of an HTTP/2 connection, which has no flag.
     Settings,
+    /// The rate of other HTTP/2 frames without headers or data, which has no flag.
+    ControlFrames,
 }
 
 impl Limit {
     /// All limits.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Calls,
         Self::WaitingCalls,
         Self::Memory,
@@ -41,6 +43,7 @@ impl Limit {
         Self::BodyTimeout,
         Self::WriteTimeout,
         Self::Settings,
+        Self::ControlFrames,
     ];
 
     /// Returns the name, which is that of the flag of `serve` if it has one.
@@ -56,6 +59,7 @@ impl Limit {
             Self::BodyTimeout => "body-timeout",
             Self::WriteTimeout => "write-timeout",
             Self::Settings => "http2-settings",
+            Self::ControlFrames => "http2-control-frames",
         }
     }
 

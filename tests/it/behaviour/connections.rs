@@ -196,6 +196,16 @@ async fn a_flood_of_settings_ends_its_connection() {
 }
 
 #[tokio::test]
+async fn a_flood_of_answers_to_pings_ends_its_connection() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    // PING with ACK (RFC 9113, section 6.7), which answers no PING of the server.
+    assert!(is_ended(&serving, &b"\0\0\x08\x06\x01\0\0\0\0unasked!".repeat(2_000)).await);
+    assert_eq!(serving.metric("mixer_adapter_limits_hit_total{limit=\"http2-control-frames\"}").await, 1.0);
+    assert!(run_command(&client, "pings", "allow").await.is_ok());
+}
+
+#[tokio::test]
 async fn a_connection_without_http2_is_ended() {
     let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
     let mut stranger = TcpStream::connect(serving.grpc).await.unwrap();
