@@ -5,7 +5,11 @@ mod bump;
 mod check;
 mod translate;
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use super::{input::read_text, output_args::DataFormat};
 use anyhow::Context as _;
@@ -82,7 +86,7 @@ struct Release {
 }
 
 /// Reads a baseline; `None` if the file does not exist.
-fn read_baseline(path: &PathBuf) -> anyhow::Result<Option<Baseline>> {
+fn read_baseline(path: &Path) -> anyhow::Result<Option<Baseline>> {
     let text = match read_text(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text.with_context(|| format!("cannot read {}", path.display()))?,
