@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use super::span::{Span, render};
 use mixer_adapter_core::value::ValueType;
@@ -157,6 +157,11 @@ pub enum EvalErrorKind {
         /// Its type.
         actual: ValueType,
     },
+    /// Concatenations make more text than one evaluation may.
+    TooLong {
+        /// The limit in bytes.
+        max: usize,
+    },
     /// An error of a CEL or COMPAT expression.
     Cel {
         /// The interpreter's message.
@@ -174,6 +179,7 @@ impl fmt::Display for EvalErrorKind {
             Self::Conversion { to, message } => write!(f, "not a valid {to}: {message}"),
             Self::Pattern { message } => write!(f, "not a valid regular expression: {message}"),
             Self::NotBool { actual } => write!(f, "a condition must be BOOL, but the expression is {actual}"),
+            Self::TooLong { max } => write!(f, "concatenations make more than {} MiB", max >> 20),
             Self::Cel { message } => f.write_str(message),
         }
     }
@@ -187,8 +193,19 @@ impl EvalErrorKind {
             Self::WrongType { .. } | Self::NotBool { .. } => "runtime_type_mismatch",
             Self::Conversion { .. } => "value_conversion_error",
             Self::Pattern { .. } => "regex_error",
-            Self::Cel { .. } => "other_eval",
+            Self::Cel { .. } | Self::TooLong { .. } => "other_eval",
         }
+    }
+}
+
+/// The characters of a text from a request that an error quotes.
+const MAX_QUOTED: usize = 500;
+
+/// Returns a text from a request, or its beginning, for an error.
+pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -231,7 +231,7 @@ impl Expression {
         reads: &mut Reads,
     ) -> Result<Evaluated<'a>, EvalError> {
         match &self.program {
-            Program::Cexl(typed) => evaluate(typed, &mut Env { attributes: attributes.into(), reads }),
+            Program::Cexl(typed) => evaluate(typed, &mut Env::new(attributes.into(), reads)),
             #[cfg(feature = "cel")]
             Program::Cel(program) => program.eval(attributes.into(), reads),
         }
@@ -247,7 +247,7 @@ impl Expression {
         reads: &mut Reads,
     ) -> Result<bool, EvalError> {
         if let Program::Cexl(Typed { code: Code::Bool(expr), .. }) = &self.program {
-            return expr.value(&mut Env { attributes: attributes.into(), reads });
+            return expr.value(&mut Env::new(attributes.into(), reads));
         }
         match self.eval(attributes, reads)? {
             Evaluated::Bool(value) => Ok(value),

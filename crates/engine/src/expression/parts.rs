@@ -73,7 +73,7 @@ fn children(ast: &Ast) -> Vec<&Ast> {
 fn cexl_part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Subexpression {
     let mut reads = Reads::default();
     let (value, error) = match compile::compile(ast, vocabulary) {
-        Ok(typed) => match evaluate(&typed, &mut Env { attributes, reads: &mut reads }) {
+        Ok(typed) => match evaluate(&typed, &mut Env::new(attributes, &mut reads)) {
             Ok(value) => (Some(value_text(&value.into())), None),
             Err(error) => (None, Some(error.to_string())),
         },

@@ -165,7 +165,7 @@ fn matches<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     own(CelBool::from(match compiled {
         Some(pattern) => pattern.0.is_match(searched),
         None => {
-            let pattern = pattern::compile(text(&operands, 1)?);
+            let pattern = pattern::compile_computed(text(&operands, 1)?);
             pattern.map_err(|error| ExecutionError::function_error("matches", error))?.is_match(searched)
         }
     }))

@@ -181,7 +181,7 @@ fn matches<'a>(
         }
         Pattern::Computed(expr) => {
             let (source, text) = (expr.value(env)?, text.value(env)?);
-            Ok(pattern::compile(&source).map_err(|invalid| error(&invalid))?.is_match(&text))
+            Ok(pattern::compile_computed(&source).map_err(|invalid| error(&invalid))?.is_match(&text))
         }
     }
 }

@@ -33,6 +33,14 @@ use mixer_adapter_core::value::ValueType;
 pub(crate) struct Env<'a, 'r> {
     pub(crate) attributes: Attributes<'a>,
     pub(crate) reads: &'r mut Reads,
+    /// The bytes that concatenations have made.
+    concatenated: usize,
+}
+
+impl<'a, 'r> Env<'a, 'r> {
+    pub(crate) fn new(attributes: Attributes<'a>, reads: &'r mut Reads) -> Self {
+        Self { attributes, reads, concatenated: 0 }
+    }
 }
 
 /// A representation of values, shared by the types that have it: [`Str`] by STRING, URI, DNS_NAME and EMAIL_ADDRESS.

@@ -4,7 +4,7 @@ use super::{Bool, Env, Expr, Kind, Map, Str};
 use crate::{
     attribute::AttributeValue,
     expression::{
-        error::EvalError,
+        error::{EvalError, EvalErrorKind, quoted},
         formats::{dns, email, uri},
         span::Span,
     },
@@ -109,11 +109,19 @@ fn try_entry<'a>(
     Ok(value.map(Cow::Borrowed))
 }
 
+/// The most bytes that the concatenations of one evaluation make.
+const MAX_CONCATENATED: usize = 8 << 20;
+
 #[inline(never)]
 fn concat<'a>(parts: &'a [Expr<Str>], env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
     let mut text = String::new();
     for part in parts {
-        text.push_str(&part.value(env)?);
+        let part = part.value(env)?;
+        env.concatenated += part.len();
+        if env.concatenated > MAX_CONCATENATED {
+            return Err(EvalError::new(EvalErrorKind::TooLong { max: MAX_CONCATENATED }, Span::default()));
+        }
+        text.push_str(&part);
     }
     Ok(Cow::Owned(text))
 }
@@ -128,7 +136,7 @@ impl StrFormat {
     /// Validates a string; a DNS name is returned with its punycode decoded, the others unchanged.
     pub(crate) fn validate(self, text: Cow<'_, str>, span: Span) -> Result<Cow<'_, str>, EvalError> {
         let invalid = |error: &dyn Display| {
-            EvalError::conversion(self.value_type(), span, format!("`{text}`: {error}"))
+            EvalError::conversion(self.value_type(), span, format!("`{}`: {error}", quoted(&text)))
         };
         let decoded = match self {
             StrFormat::DnsName => match dns::to_unicode(&text).map_err(|error| invalid(&error))? {
@@ -158,5 +166,32 @@ impl StrFormat {
             StrFormat::Email => ValueType::EmailAddress,
             StrFormat::Uri => ValueType::Uri,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{
+        attribute::{AttributeValue, Bag, Reads, Vocabulary},
+        expression::Expression,
+    };
+    use mixer_adapter_core::value::ValueType;
+
+    #[test]
+    fn concatenations_of_one_evaluation_are_limited() {
+        let mut vocabulary = Vocabulary::new();
+        vocabulary.declare("a", ValueType::String).unwrap();
+        let expression = Expression::compile("a + a + a + a + (a + a)", &vocabulary).unwrap();
+        let vocabulary = Arc::new(vocabulary);
+        let eval = |length: usize| {
+            let mut bag = Bag::new(vocabulary.clone());
+            bag.insert("a", AttributeValue::String("a".repeat(length).into()));
+            expression.eval(&bag, &mut Reads::default()).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(eval(1 << 20), Ok(()));
+        assert_eq!(eval(2 << 20), Err("concatenations make more than 8 MiB".to_owned()));
     }
 }

@@ -2,10 +2,26 @@
 //!
 //! Both match in linear time. The few sequences whose meaning differs are translated.
 
+use std::sync::{Arc, LazyLock};
+
+use moka::sync::Cache;
 use regex::{Regex, RegexBuilder};
+
+use crate::expression::error::quoted;
 
 /// Maximum memory of a compiled pattern in bytes: patterns can come from a request.
 const MAX_SIZE: usize = 1 << 20;
+
+/// Maximum length of a pattern from a request in bytes: to parse it takes a hundred times as much memory.
+const MAX_COMPUTED: usize = 16 << 10;
+
+/// The maximum number of patterns from requests in the cache.
+const MAX_CACHED: u64 = 64;
+
+/// The patterns that requests had lately.
+static COMPUTED: LazyLock<Cache<Box<str>, Compiled>> = LazyLock::new(|| Cache::new(MAX_CACHED));
+
+type Compiled = Result<Arc<Regex>, PatternError>;
 
 /// A string that is not a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +31,20 @@ pub(crate) struct PatternError {
     reason: String,
 }
 
+/// Compiles a pattern from a request, or finds it among those that were compiled lately.
+pub(crate) fn compile_computed(pattern: &str) -> Compiled {
+    if pattern.len() > MAX_COMPUTED {
+        let reason = format!("a pattern from a request has at most {} KiB", MAX_COMPUTED >> 10);
+        return Err(PatternError::new(pattern, reason));
+    }
+    if let Some(compiled) = COMPUTED.get(pattern) {
+        return compiled;
+    }
+    let compiled = compile(pattern).map(Arc::new);
+    COMPUTED.insert(pattern.into(), compiled.clone());
+    compiled
+}
+
 /// Compiles a pattern; it matches anywhere in a string.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, PatternError> {
     let translated = translate(pattern);
@@ -22,7 +52,13 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, PatternError> {
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE)
         .build()
-        .map_err(|error| PatternError { pattern: pattern.to_owned(), reason: reason(&error) })
+        .map_err(|error| PatternError::new(pattern, reason(&error)))
+}
+
+impl PatternError {
+    fn new(pattern: &str, reason: String) -> Self {
+        Self { pattern: quoted(pattern).into_owned(), reason }
+    }
 }
 
 /// Returns the last line of an error; the lines before it quote the translated pattern.
@@ -149,6 +185,20 @@ mod tests {
         ] {
             assert_eq!(compile(pattern).unwrap().is_match(text), matches, "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn patterns_of_requests_are_compiled_once_and_limited() {
+        let first = compile_computed("^cached$").unwrap();
+        assert!(Arc::ptr_eq(&first, &compile_computed("^cached$").unwrap()));
+        for number in 0..1_000 {
+            assert!(compile_computed(&format!("^{number}$")).unwrap().is_match(&number.to_string()));
+        }
+        COMPUTED.run_pending_tasks();
+        assert!(COMPUTED.entry_count() <= MAX_CACHED);
+        let error = compile_computed(&"a".repeat(MAX_COMPUTED + 1)).unwrap_err().to_string();
+        assert!(error.contains("at most 16 KiB") && error.len() < 1_000, "{error}");
+        assert!(compile_computed("a(").is_err() && compile_computed("a(").is_err());
     }
 
     #[test]
