@@ -34,11 +34,11 @@ pub(super) struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// The policy of these flags.
+    /// The policy of these flags. What handlers fetch from the allowed hosts takes at most `fetched_bytes`.
     ///
     /// # Errors
     /// A directory that is not there, or an adapter that the program does not have.
-    pub(super) fn policy(&self, adapters: &Adapters) -> anyhow::Result<AccessPolicy> {
+    pub(super) fn policy(&self, adapters: &Adapters, fetched_bytes: usize) -> anyhow::Result<AccessPolicy> {
         let root = |directory: &PathBuf| {
             let root = std::path::absolute(directory).context("it is not a path")?;
             anyhow::ensure!(root.is_dir(), "it is not a directory");
@@ -47,8 +47,10 @@ impl AccessArgs {
         let file_root = self.file_root.as_ref().map(|directory| {
             root(directory).with_context(|| format!("cannot use --file-root {}", directory.display()))
         });
-        let limits =
-            AccessLimits::default().file_root(file_root.transpose()?).hosts(self.allow_hosts.clone());
+        let limits = AccessLimits::default()
+            .file_root(file_root.transpose()?)
+            .hosts(self.allow_hosts.clone())
+            .fetched_bytes(fetched_bytes);
         let mut policy = AccessPolicy::limited(limits);
         if self.trust_sources {
             policy = policy.with_trusted_servers();

@@ -228,7 +228,7 @@ impl Serve {
         self.raise_open_files();
         let adapters = super::adapters(&background, add)?;
         let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
-        let access = self.access.policy(host.adapters())?;
+        let access = self.access.policy(host.adapters(), self.memory().fetched)?;
         let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
         let threads = self
             .threads
@@ -332,7 +332,7 @@ impl Serve {
     }
 
     /// Divides the memory limit: a half for calls, an eighth for cached handlers, a sixth for sessions, a twenty-fourth for the state of closed handlers, a twelfth for cached
-    /// answers, and the rest for the server itself. Pushes of configuration have a sixth of it in addition, and connections a quarter.
+    /// answers, a twelfth for fetched lists, and the rest for the server itself. Pushes of configuration have a sixth of it in addition, and connections a quarter.
     fn memory(&self) -> MemoryShares {
         let half = || {
             available_memory().map_or(usize::MAX, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
@@ -346,6 +346,7 @@ impl Serve {
             states: limit / 24,
             sessions: limit / 6,
             answers: limit / 12,
+            fetched: limit / 12,
             pushes: limit / 6,
             connections: limit / 4,
         }
@@ -416,6 +417,7 @@ struct MemoryShares {
     states: usize,
     sessions: usize,
     answers: usize,
+    fetched: usize,
     pushes: usize,
     connections: usize,
 }

@@ -13,8 +13,11 @@ use http::{
 use mixer_adapter_core::adapter::Access;
 use mixer_adapter_net::{
     HttpClient, HttpError,
+    grpc::CallMemory,
     tls::{self, ClientOptions, TlsError},
 };
+
+use super::shared::Shared;
 
 /// How long a fetch may take, redirects and body included. The original waited forever.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,12 +52,15 @@ pub(super) struct Fetcher {
     timeout: Duration,
     client: HttpClient,
     access: Access,
+    /// Limits that are shared with other handlers; none for configurations of the operator.
+    shared: Option<Arc<Shared>>,
 }
 
 impl Fetcher {
     /// Creates a fetcher that connects to the hosts that `access` allows.
     pub(super) fn new(url: Uri, access: Access) -> Self {
-        Self::bounded(url, access, TIMEOUT, MAX_SIZE)
+        let shared = access.fetched_bytes().map(Shared::of_process);
+        Self { shared, ..Self::bounded(url, access, TIMEOUT, MAX_SIZE) }
     }
 
     fn bounded(url: Uri, access: Access, timeout: Duration, max_size: usize) -> Self {
@@ -66,27 +72,58 @@ impl Fetcher {
             }
             false => client,
         };
-        Self { url, timeout, client, access }
+        Self { url, timeout, client, access, shared: None }
     }
 
     pub(super) fn url(&self) -> &Uri {
         &self.url
     }
 
-    /// Fetches the list as it is now.
-    pub(super) async fn fetch(&self) -> Result<Bytes, FetchError> {
-        tokio::time::timeout(self.timeout, self.get()).await.unwrap_or(Err(FetchError::Timeout(self.timeout)))
+    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
+        self.shared.as_ref()
     }
 
-    async fn get(&self) -> Result<Bytes, FetchError> {
+    /// Waits until the host of the list may be asked.
+    pub(super) async fn turn(&self) {
+        self.turn_at(&self.url).await;
+    }
+
+    /// Waits until the list may be refreshed.
+    pub(super) async fn refresh_turn(&self) {
+        if let Some(shared) = &self.shared {
+            shared.refresh_turn(self.url.host().unwrap_or_default()).await;
+        }
+    }
+
+    async fn turn_at(&self, url: &Uri) {
+        if let Some(shared) = &self.shared {
+            shared.turn(url.host().unwrap_or_default()).await;
+        }
+    }
+
+    /// Fetches the list as it is now, after its [turn](Self::turn). The answers count in `memory`.
+    pub(super) async fn fetch(&self, memory: Option<&CallMemory>) -> Result<Bytes, FetchError> {
+        let client = match memory {
+            Some(memory) => self.client.clone().with_memory(memory.clone()),
+            None => self.client.clone(),
+        };
+        tokio::time::timeout(self.timeout, self.get(client))
+            .await
+            .unwrap_or(Err(FetchError::Timeout(self.timeout)))
+    }
+
+    async fn get(&self, client: HttpClient) -> Result<Bytes, FetchError> {
         let mut url = self.url.clone();
-        for _ in 0..=MAX_REDIRECTS {
+        for redirects in 0..=MAX_REDIRECTS {
             // Redirects lead to other hosts.
             let host = url.host().unwrap_or_default();
             if !self.access.allows_host(host) {
                 return Err(FetchError::Host(host.to_owned()));
             }
-            let response = self.request(&url).await?;
+            if redirects > 0 {
+                self.turn_at(&url).await;
+            }
+            let response = request(client.clone(), &url).await?;
             if !response.status().is_redirection() {
                 return body(response);
             }
@@ -95,16 +132,16 @@ impl Fetcher {
         let (status, location) = (StatusCode::FOUND, url.to_string());
         Err(FetchError::Redirect { status, location, reason: "is one redirect too many" })
     }
+}
 
-    async fn request(&self, url: &Uri) -> Result<Response<Bytes>, FetchError> {
-        let mut request = Request::new(Bytes::new());
-        *request.uri_mut() = url.clone();
-        let client = match url.scheme_str() {
-            Some("https") => self.client.clone().with_tls(system_tls()?),
-            _ => self.client.clone(),
-        };
-        Ok(client.send(request).await?)
-    }
+async fn request(client: HttpClient, url: &Uri) -> Result<Response<Bytes>, FetchError> {
+    let mut request = Request::new(Bytes::new());
+    *request.uri_mut() = url.clone();
+    let client = match url.scheme_str() {
+        Some("https") => client.with_tls(system_tls()?),
+        _ => client,
+    };
+    Ok(client.send(request).await?)
 }
 
 /// Returns the TLS of all fetchers. Reading the certificates that the system trusts takes some milliseconds: once, and only if used.
@@ -196,7 +233,7 @@ mod tests {
     }
 
     async fn fetch_within(url: &str, access: Access) -> Result<Bytes, FetchError> {
-        Fetcher::bounded(url.parse().unwrap(), access, Duration::from_millis(300), 1000).fetch().await
+        Fetcher::bounded(url.parse().unwrap(), access, Duration::from_millis(300), 1000).fetch(None).await
     }
 
     #[tokio::test]

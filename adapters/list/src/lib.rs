@@ -16,6 +16,7 @@ mod pattern_set;
 mod printed;
 mod remote_list;
 mod settings;
+mod shared;
 mod warnings;
 
 use std::{sync::Arc, time::Duration};
@@ -91,8 +92,7 @@ impl Adapter for List {
     fn additional_bytes(&self) -> usize {
         match &self.source {
             Source::Fixed(entries) => entries.compiled_bytes(),
-            // Only what an operator allows can be fetched.
-            Source::Remote(_) => 0,
+            Source::Remote(list) => list.bytes(),
         }
     }
 

@@ -7,10 +7,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use mixer_adapter_core::metrics::events;
+use mixer_adapter_core::{
+    framework::{log_limit::LogLimit, log_text::log_text},
+    metrics::{Events, events},
+};
+use mixer_adapter_net::{HttpError, grpc::CallMemory};
 use tokio::{
     task::{JoinError, JoinSet},
-    time::{Instant, MissedTickBehavior, interval_at},
+    time::{Instant, MissedTickBehavior, interval_at, timeout},
 };
 
 use super::{
@@ -19,6 +23,9 @@ use super::{
     fetch::{FetchError, Fetcher},
     settings::Provider,
 };
+
+/// How long a handler that opens waits for its turn to ask the host. It opens without a list then.
+const FIRST_TURN: Duration = Duration::from_secs(1);
 
 /// The list as last fetched. Refreshing stops when this is dropped.
 #[derive(Debug)]
@@ -43,16 +50,31 @@ impl RemoteList {
             ttl: provider.ttl,
             entry_type,
             overrides: overrides.into(),
-            fetched: None,
             current: current.clone(),
+            over_memory: events("listchecker", "lists_over_memory"),
+            slowness_logged: false,
         };
-        refresher.refresh().await;
+        let next = match timeout(FIRST_TURN, refresher.fetcher.turn()).await {
+            Ok(()) => {
+                refresher.refresh().await;
+                Instant::now() + interval
+            }
+            Err(_) => {
+                let mut current = refresher.current.write().unwrap_or_else(PoisonError::into_inner);
+                current.fail("its host is asked ten times a second at most; its turn comes".to_owned());
+                Instant::now()
+            }
+        };
         let mut refreshing = JoinSet::new();
         refreshing.spawn(async move {
-            let mut ticks = interval_at(Instant::now() + interval, interval);
+            let mut ticks = interval_at(next, interval);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                ticks.tick().await;
+                let due = ticks.tick().await;
+                refresher.fetcher.refresh_turn().await;
+                if due.elapsed() >= interval {
+                    refresher.log_slowness(interval);
+                }
                 refresher.refresh().await;
             }
         });
@@ -64,12 +86,29 @@ impl RemoteList {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.entries(now)
     }
+
+    /// Returns about how much memory the list takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.list.as_ref().map_or(0, |(list, _)| list.bytes)
+    }
+}
+
+/// A list that was fetched.
+#[derive(Debug)]
+struct FetchedList {
+    entries: Arc<Entries>,
+    /// The fingerprint of its body.
+    fingerprint: u64,
+    bytes: usize,
+    /// Its share of the memory for all lists.
+    _memory: Option<CallMemory>,
 }
 
 /// The state of the list.
 #[derive(Debug, Default)]
 struct Current {
-    entries: Option<(Arc<Entries>, Instant)>,
+    list: Option<(FetchedList, Instant)>,
     /// The reason of the failure of the last fetch.
     failure: Option<String>,
 }
@@ -77,21 +116,21 @@ struct Current {
 impl Current {
     fn entries(&self, now: Instant) -> Result<Arc<Entries>, UnavailableError> {
         let reason = || self.failure.clone().unwrap_or_else(|| "it was not fetched in time".to_owned());
-        match &self.entries {
-            Some((entries, valid_until)) if now < *valid_until => Ok(entries.clone()),
+        match &self.list {
+            Some((list, valid_until)) if now < *valid_until => Ok(list.entries.clone()),
             Some(_) => Err(UnavailableError::TooOld { reason: reason() }),
             None => Err(UnavailableError::NeverFetched { reason: reason() }),
         }
     }
 
-    fn replace(&mut self, entries: Entries, valid_until: Instant) {
-        *self = Self { entries: Some((Arc::new(entries), valid_until)), failure: None };
+    fn replace(&mut self, list: FetchedList, valid_until: Instant) {
+        *self = Self { list: Some((list, valid_until)), failure: None };
     }
 
     /// Extends the validity of an unchanged list.
     fn extend(&mut self, valid_until: Instant) {
         self.failure = None;
-        if let Some((_, until)) = &mut self.entries {
+        if let Some((_, until)) = &mut self.list {
             *until = valid_until;
         }
     }
@@ -109,6 +148,20 @@ enum RefreshError {
     Fetch(#[from] FetchError),
     List(#[from] ListError),
     Task(#[from] JoinError),
+    Memory(#[from] OverMemoryError),
+}
+
+/// A list for which none of the memory of all lists is left.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no memory is left for the list: those of all calls, sessions and servers may take a twelfth of --memory-limit"
+)]
+struct OverMemoryError;
+
+impl RefreshError {
+    fn is_over_memory(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::Fetch(FetchError::Http(HttpError::NoMemory)))
+    }
 }
 
 struct Refresher {
@@ -116,25 +169,25 @@ struct Refresher {
     ttl: Duration,
     entry_type: EntryType,
     overrides: Arc<[String]>,
-    /// The fingerprint of the body of the current entries.
-    fetched: Option<u64>,
     current: Arc<RwLock<Current>>,
+    over_memory: Events,
+    slowness_logged: bool,
 }
 
 impl Refresher {
-    async fn refresh(&mut self) {
+    async fn refresh(&self) {
         let changed = self.fetch_changed().await;
         let valid_until = Instant::now() + self.ttl;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         match changed {
             Ok(None) => current.extend(valid_until),
-            Ok(Some((fingerprint, entries))) => {
+            Ok(Some(list)) => {
                 tracing::info!(url = %self.fetcher.url(), "list fetched");
-                current.replace(entries, valid_until);
-                self.fetched = Some(fingerprint);
+                current.replace(list, valid_until);
             }
             Err(error) => {
                 events("listchecker", "fetches_failed").add(1);
+                self.over_memory.add(error.is_over_memory().into());
                 let reason = format!("fetching {} failed: {error}", self.fetcher.url());
                 match current.fail(reason.clone()) {
                     true => tracing::warn!("{reason}; the list is unchanged"),
@@ -145,17 +198,52 @@ impl Refresher {
     }
 
     /// Fetches the list. Returns `None` if it is unchanged.
-    async fn fetch_changed(&self) -> Result<Option<(u64, Entries)>, RefreshError> {
-        let body = self.fetcher.fetch().await?;
+    async fn fetch_changed(&self) -> Result<Option<FetchedList>, RefreshError> {
+        let memory = self.fetcher.shared().map(|shared| shared.memory());
+        let body = self.fetcher.fetch(memory.as_ref()).await?;
         let fingerprint = fingerprint(&body);
-        if self.fetched == Some(fingerprint) {
+        if self.fingerprint() == Some(fingerprint) {
             return Ok(None);
         }
+        let count = |bytes: usize| match &memory {
+            Some(memory) => memory.resize(bytes).map_err(|_| OverMemoryError),
+            None => Ok(()),
+        };
+        let mut bytes = Entries::max_bytes(self.entry_type, &body);
+        count(body.len() + bytes)?;
+        let _reading = match self.fetcher.shared() {
+            Some(shared) => shared.reading.acquire().await.ok(),
+            None => None,
+        };
         let (entry_type, overrides) = (self.entry_type, self.overrides.clone());
         // Parsing a long list would delay calls on this thread.
         let entries =
             tokio::task::spawn_blocking(move || Entries::parse(entry_type, &body, &overrides)).await??;
-        Ok(Some((fingerprint, entries)))
+        bytes += entries.compiled_bytes();
+        count(bytes)?;
+        Ok(Some(FetchedList { entries: Arc::new(entries), fingerprint, bytes, _memory: memory }))
+    }
+
+    /// Returns the fingerprint of the body of the current entries.
+    fn fingerprint(&self) -> Option<u64> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.list.as_ref().map(|(list, _)| list.fingerprint)
+    }
+
+    /// Logs once that the handlers of the host together ask for more than it gets.
+    fn log_slowness(&mut self, refresh_interval: Duration) {
+        static LINES: LogLimit = LogLimit::new();
+        if !self.slowness_logged
+            && let Some(suppressed) = LINES.admit()
+        {
+            self.slowness_logged = true;
+            tracing::warn!(
+                url = log_text(self.fetcher.url()),
+                ?refresh_interval,
+                suppressed,
+                "list is refreshed less often than its refresh_interval: all handlers together ask a host ten times a second at most"
+            );
+        }
     }
 }
 
@@ -171,8 +259,9 @@ mod tests {
 
     use super::*;
 
-    fn entries() -> Entries {
-        Entries::parse(EntryType::Strings, b"ABC", &[]).unwrap()
+    fn list() -> FetchedList {
+        let entries = Entries::parse(EntryType::Strings, b"ABC", &[]).unwrap();
+        FetchedList { entries: Arc::new(entries), fingerprint: 0, bytes: 0, _memory: None }
     }
 
     #[test]
@@ -186,7 +275,7 @@ mod tests {
         assert!(current.fail("500".to_owned()));
         assert_eq!(current.entries(start).unwrap_err().to_string(), "there is no list: 500");
         assert!(!current.fail("500".to_owned()));
-        current.replace(entries(), start + ttl);
+        current.replace(list(), start + ttl);
         assert!(current.entries(start + Duration::from_secs(299)).is_ok());
         assert!(current.fail("refused".to_owned()));
         assert!(current.entries(start + Duration::from_secs(299)).is_ok());

@@ -5,9 +5,14 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
 };
 
-use crate::support::{Ran, Server, run};
+use crate::support::{Ran, Server, binary, eventually, run};
 use serde_json::json;
 
 /// A call of stdio that writes a line to a file, and another one that has the line written before it ends.
@@ -19,7 +24,11 @@ fn write(server: &Server, path: &Path, arguments: &[&str]) -> Ran {
 }
 
 fn fetch(server: &Server, url: &str) -> Ran {
-    let config = json!({"provider_url": url}).to_string();
+    check(server, &json!({"provider_url": url}))
+}
+
+fn check(server: &Server, config: &serde_json::Value) -> Ran {
+    let config = config.to_string();
     server.call(&[
         "listentry",
         "--adapter",
@@ -31,8 +40,15 @@ fn fetch(server: &Server, url: &str) -> Ran {
     ])
 }
 
-/// A provider of the list `a`, which answers connections one after the other.
+/// A provider of the list `a`.
 fn provider() -> String {
+    counting_provider("a".to_owned()).0
+}
+
+/// A provider of a list, which answers connections one after the other, and their number.
+fn counting_provider(list: String) -> (String, Arc<AtomicUsize>) {
+    let fetches = Arc::new(AtomicUsize::new(0));
+    let counted = fetches.clone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -40,10 +56,11 @@ fn provider() -> String {
             let mut stream = stream.unwrap();
             let mut request = BufReader::new(stream.try_clone().unwrap()).lines();
             while request.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na");
+            counted.fetch_add(1, Relaxed);
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{list}", list.len());
         }
     });
-    format!("http://{address}/list")
+    (format!("http://{address}/list"), fetches)
 }
 
 #[test]
@@ -92,6 +109,51 @@ fn hosts_that_calls_name_are_connected_to_only_where_they_are_allowed() {
     assert_eq!(allowed.stdout.lines().next(), Some("allowed"), "{allowed:?}");
     let refused = fetch(&server, &url.replace("127.0.0.1", "localhost"));
     assert!(refused.stderr.contains("localhost may not be connected to"), "{refused:?}");
+}
+
+#[test]
+fn handlers_of_calls_share_the_rate_of_fetches_from_a_host_and_the_log_names_who_wants_more() {
+    let (url, fetches) = counting_provider("a".to_owned());
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut serve = binary();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--allow-hosts", "127.0.0.1"]);
+    let (server, _) = Server::spawn(serve.stderr(log.reopen().unwrap()));
+    let start = Instant::now();
+    for handler in 0..20 {
+        let ran = check(
+            &server,
+            &json!({"provider_url": url, "refresh_interval": "1s", "overrides": [handler.to_string()]}),
+        );
+        assert_eq!(ran.stdout.lines().next(), Some("allowed"), "{ran:?}");
+    }
+    let slow = "list is refreshed less often than its refresh_interval";
+    eventually("lists are refreshed too slowly", || {
+        let log = fs::read_to_string(log.path()).unwrap();
+        (fetches.load(Relaxed) > 60 && log.contains(slow)).then_some(())
+    });
+    // Ten in each second.
+    let (fetches, passed) = (fetches.load(Relaxed) as u128, start.elapsed());
+    assert!(fetches <= passed.as_millis() / 100 + 1, "{fetches} in {passed:?}");
+    let log = fs::read_to_string(log.path()).unwrap();
+    let line = log.lines().find(|line| line.contains(slow)).unwrap();
+    assert!(line.contains(&url) && line.contains("refresh_interval=1s"), "{line}");
+}
+
+#[test]
+fn lists_of_calls_share_a_twelfth_of_the_memory_limit() {
+    let list: String = (0..2_000).map(|n| format!("{n}\n")).collect();
+    let (url, _) = counting_provider(list + "a");
+    let server = Server::start(&["--allow-hosts", "127.0.0.1", "--memory-limit", "12Mi"]);
+    let check = |handler: u32| {
+        check(&server, &json!({"provider_url": url, "ttl": "1h", "overrides": [handler.to_string()]}))
+    };
+    let over = "mixer_adapter_events_total{adapter=\"listchecker\",event=\"lists_over_memory\"} ";
+    // Each line is weighed with 64 bytes, so that 1 MiB is enough for seven lists at most.
+    let answers: Vec<Ran> = (0..10).map(check).collect();
+    let refused = answers.iter().filter(|ran| ran.stderr.contains("no memory is left for the list")).count();
+    assert!((3..10).contains(&refused), "{answers:?}");
+    assert!(server.get("/metrics").contains(&format!("{over}{refused}\n")), "{}", server.get("/metrics"));
+    assert_eq!(check(0).stdout.lines().next(), Some("allowed"), "the first list stays");
 }
 
 #[test]

@@ -22,16 +22,24 @@ use crate::framework::setters;
 pub struct Access(Option<Arc<AccessLimits>>);
 
 /// Limits on what a configuration may reach. By default it may reach nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessLimits {
     /// The directory that files must be under (`--file-root`).
     pub file_root: Option<PathBuf>,
     /// The hosts that may be connected to (`--allow-hosts`).
     pub hosts: HostList,
+    /// The memory in bytes that all handlers of such configurations may take for what they fetch from these hosts.
+    pub fetched_bytes: usize,
 }
 
-setters!(AccessLimits { file_root: Option<PathBuf>, hosts: HostList });
+setters!(AccessLimits { file_root: Option<PathBuf>, hosts: HostList, fetched_bytes: usize });
+
+impl Default for AccessLimits {
+    fn default() -> Self {
+        Self { file_root: None, hosts: HostList::default(), fetched_bytes: 32 << 20 }
+    }
+}
 
 /// The location of a file that may be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +64,11 @@ impl Access {
     /// Returns whether there are limits.
     pub fn is_limited(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Returns how much memory in bytes all handlers with these limits may take for what they fetch; `None` without limits.
+    pub fn fetched_bytes(&self) -> Option<usize> {
+        self.0.as_ref().map(|limits| limits.fetched_bytes)
     }
 
     /// Returns the location of the file that a field of the configuration names. The caller opens it below
@@ -219,7 +232,7 @@ mod tests {
 
     fn limited(root: Option<&str>, hosts: &str) -> Access {
         let file_root = root.map(PathBuf::from);
-        Access::limited(AccessLimits { file_root, hosts: hosts.parse().unwrap() })
+        Access::limited(AccessLimits::default().file_root(file_root).hosts(hosts.parse().unwrap()))
     }
 
     #[test]
