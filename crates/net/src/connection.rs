@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::{
-    AnswerBody, Limit, connections::ConnectionState, frame_limit::FrameLimitStream, random, tls, turn::Turn,
+    AnswerBody, Limit, connections::ConnectionState, frame_limit::FrameLimitStream, random, socket::Unread,
+    tls, turn::Turn,
 };
 
 /// The HTTP version of a port, with the limits that belong to it.
@@ -145,7 +146,7 @@ const GIVE_WAY: Duration = Duration::from_secs(1);
 
 /// Serves requests on one stream until the peer ends it, its age drains it, it gives way to others, or `stop` ends it.
 pub(crate) async fn serve_stream(
-    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    stream: impl AsyncRead + AsyncWrite + Unread + Unpin + 'static,
     state: &Arc<ConnectionState>,
     id: u64,
     limits: &ConnectionLimits,

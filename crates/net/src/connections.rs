@@ -4,6 +4,7 @@
 mod tests;
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     fmt,
     net::IpAddr,
@@ -32,6 +33,9 @@ const PERIODS: usize = 4;
 
 /// Connections younger than this give way after all others: their client may be about to call.
 const YOUTH: Duration = Duration::from_secs(1);
+
+/// A connection that called within this time, in milliseconds, gives way after those that did not.
+const LATELY: u64 = 1_000;
 
 /// The longest time for which the result of a search for the busiest connection is used again to refuse calls.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(5);
@@ -89,6 +93,8 @@ pub(crate) struct ConnectionState {
     opened: Instant,
     /// `None` for a connection that belongs to no port.
     worker: Option<WorkerRef>,
+    /// Whether the connection has had a turn: what its client sent before is not seen.
+    had_turn: AtomicBool,
     /// Whether the HTTP/2 preface has arrived.
     greeted: AtomicBool,
     /// Milliseconds from the start of the port to the last call, counted from 1; 0 before the first call.
@@ -213,9 +219,10 @@ impl Connections {
     }
 
     /// Ends silent connections to make room for a new one: those that sent no preface, then those that never called, then those
-    /// without a call being answered, longest silence first. Those younger than [`YOUTH`] give way in the same order after all others,
-    /// unless most are. Those whose clients may be silent are spared, but no more than half of all connections. Returns whether there
-    /// was one.
+    /// without a call being answered, longest silence first, then those that called within [`LATELY`], the largest backlog first.
+    /// Those younger than [`YOUTH`] give way in the same order after all others, unless most are. Nothing is known of those that wait
+    /// for their first turn. Those whose clients may be silent are spared, but no more than half of all connections. Returns whether
+    /// there was one.
     pub(crate) fn end_silent(&self) -> bool {
         let open = lock(&self.open);
         let now = Instant::now();
@@ -238,7 +245,7 @@ impl Connections {
         // Many at once while strangers hold connections, so that the search pays.
         let number = match least.1 {
             Silence::NoPreface | Silence::NeverCalled => (open.len() / 64).max(1),
-            Silence::Idle => 1,
+            Silence::Idle | Silence::Busy => 1,
         };
         silent.retain(|(rank, ..)| *rank == least);
         if silent.len() > number {
@@ -250,7 +257,7 @@ impl Connections {
             self.hits.count(Limit::Connections);
             match least.1 {
                 Silence::NoPreface => connection.cut.cancel(),
-                Silence::NeverCalled | Silence::Idle => connection.drain.cancel(),
+                Silence::NeverCalled | Silence::Idle | Silence::Busy => connection.drain.cancel(),
             }
         }
         true
@@ -295,6 +302,8 @@ enum Silence {
     NoPreface,
     NeverCalled,
     Idle,
+    /// The last call was within [`LATELY`]: more may have come that the connection has not read.
+    Busy,
 }
 
 impl ConnectionState {
@@ -305,6 +314,7 @@ impl ConnectionState {
             port,
             opened: Instant::now(),
             worker,
+            had_turn: AtomicBool::new(false),
             greeted: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
             kept: AtomicBool::new(false),
@@ -359,6 +369,10 @@ impl ConnectionState {
         self.port.hits.get(limit)
     }
 
+    pub(crate) fn set_had_turn(&self) {
+        self.had_turn.store(true, Relaxed);
+    }
+
     pub(crate) fn set_greeted(&self) {
         self.greeted.store(true, Relaxed);
     }
@@ -369,26 +383,39 @@ impl ConnectionState {
 
     /// Notes that a call is being answered.
     pub(crate) fn set_called(&self) {
-        let elapsed = u64::try_from(self.port.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_call.store(elapsed.saturating_add(1), Relaxed);
+        self.last_call.store(self.now(), Relaxed);
+    }
+
+    /// Milliseconds from the start of the port, counted from 1.
+    fn now(&self) -> u64 {
+        u64::try_from(self.port.start.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
     pub(crate) fn keep(&self) {
         self.kept.store(true, Relaxed);
     }
 
-    /// The kind of silence and the time of the last call; `None` while the connection is in use.
-    fn silence(&self) -> Option<(Silence, u64)> {
-        if self.drain.is_cancelled() || self.cut.is_cancelled() {
+    /// The kind of silence, and what orders those of one kind; `None` while the connection is in use.
+    fn silence(&self) -> Option<(Silence, (Reverse<usize>, u64))> {
+        let (is_ending, had_turn) =
+            (self.drain.is_cancelled() || self.cut.is_cancelled(), self.had_turn.load(Relaxed));
+        if is_ending || !had_turn {
             return None;
         }
         let last_call = self.last_call.load(Relaxed);
+        let nothing = Reverse(0);
         match last_call {
             // Connections are numbered in the order of their ages.
-            _ if !self.is_greeted() => Some((Silence::NoPreface, self.id)),
+            _ if !self.is_greeted() => Some((Silence::NoPreface, (nothing, self.id))),
             _ if self.holds(Resource::Working) > 0 => None,
-            0 => Some((Silence::NeverCalled, self.id)),
-            _ => Some((Silence::Idle, last_call)),
+            0 => Some((Silence::NeverCalled, (nothing, self.id))),
+            _ if self.now().saturating_sub(last_call) >= LATELY => {
+                Some((Silence::Idle, (nothing, last_call)))
+            }
+            _ => {
+                let backlog = self.worker.as_ref().map_or(0, WorkerRef::backlog);
+                Some((Silence::Busy, (Reverse(backlog), last_call)))
+            }
         }
     }
 

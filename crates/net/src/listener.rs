@@ -161,6 +161,7 @@ impl Listener {
             let worker = workers.choose();
             let open = port.open.open(id, address, worker.clone());
             worker.spawn(connections, move || async move {
+                open.0.set_had_turn();
                 // On the worker's runtime, which polls the stream.
                 match attach(stream) {
                     Ok(stream) => port.serve(stream, id, &open).await,

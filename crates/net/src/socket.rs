@@ -10,10 +10,14 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::ioctl_fionread;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
 use crate::random;
+
+/// Connections that wait to be accepted, as far as the system permits it.
+const QUEUE: i32 = 4_096;
 
 /// The address of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +61,31 @@ impl fmt::Display for ListenAddress {
 /// A connection over TCP or a Unix socket.
 pub type Stream = Either<TcpStream, UnixStream>;
 
+/// A stream that knows how much its peer is ahead.
+pub(crate) trait Unread {
+    /// Returns the number of bytes that have arrived and were not read.
+    fn unread(&self) -> usize;
+}
+
+impl Unread for Stream {
+    fn unread(&self) -> usize {
+        let unread = match self {
+            Self::Left(tcp) => ioctl_fionread(tcp),
+            Self::Right(unix) => ioctl_fionread(unix),
+        };
+        // Nobody waits for what cannot be known.
+        unread.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Unread for tokio_rustls::server::TlsStream<Stream> {
+    /// Encrypted bytes.
+    fn unread(&self) -> usize {
+        self.get_ref().0.unread()
+    }
+}
+
 /// An accepted connection that no runtime polls yet.
 pub(crate) type DetachedStream = Either<std::net::TcpStream, std::os::unix::net::UnixStream>;
 
@@ -79,7 +108,12 @@ pub(crate) enum Socket {
 impl Socket {
     pub(crate) async fn bind(address: &ListenAddress) -> io::Result<Self> {
         match address {
-            ListenAddress::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            ListenAddress::Tcp(address) => {
+                let listener = TcpListener::bind(address).await?;
+                // The queue of Rust's standard library is so short that a burst of connections makes others wait for a second.
+                rustix::net::listen(&listener, QUEUE)?;
+                Ok(Self::Tcp(listener))
+            }
             ListenAddress::Unix(path) => {
                 let (listener, file) = SocketFile::bind(path).await?;
                 Ok(Self::Unix(file, listener))

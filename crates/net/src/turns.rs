@@ -1,4 +1,4 @@
-//! The connections of one thread take turns: the one that has worked for the shortest time without a rest is next.
+//! The connections of one thread take turns: the one that has the least to do is next.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,16 +20,20 @@ use rustix::time::{ClockId, clock_gettime};
 /// A turn in which calls took this long ends.
 pub(crate) const LENGTH: Duration = Duration::from_micros(250);
 
-/// A connection is at most so far behind the one of the latest turn: it waits for that much of each of the others.
+/// A connection is at most this far behind the one of the latest turn: it waits for that much of each of the others.
 const MOST_BEHIND: Duration = LENGTH.saturating_mul(2);
+
+/// Unread bytes that put a connection as far behind as it can be: some hundred small calls.
+const LARGE_BACKLOG: usize = 16 << 10;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The connections that wait for a turn on one thread.
 ///
-/// A connection that has had to wait for nothing goes behind those that have less to do, so that one with few calls is served at once,
-/// however many others are busy, and even if it calls more often than each of those has a turn. A clock, which goes the slower the more
-/// connections wait, bounds how long one goes behind others.
+/// A connection that had more to do when its turn ended goes behind those that had not, the further the more that is. So one with few
+/// calls is served at once, however many others are busy, and even if it calls more often than each of those has a turn: what came
+/// while it waited is little beside what the others have. A clock, which goes the slower the more connections wait, bounds how long one
+/// goes behind others.
 #[derive(Default)]
 pub(crate) struct Turns {
     waiting: Mutex<Waiting>,
@@ -42,7 +46,7 @@ pub(crate) struct Turns {
 struct Waiting {
     /// By their times on the clock, then in the order of their arrival.
     queue: BTreeMap<(Duration, u64), u64>,
-    added: Vec<Work>,
+    added: Vec<(Work, Arc<AtomicUsize>)>,
     clock: Duration,
     arrivals: u64,
     is_closed: bool,
@@ -57,26 +61,21 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Adds a connection whose time on the clock is this after its last turn; `None` for one that was idle.
-    fn push(&mut self, id: u64, time: Option<Duration>) {
+    /// Adds a connection with as many bytes to read, of which one that was idle has 0.
+    fn push(&mut self, id: u64, backlog: usize) {
         self.arrivals += 1;
-        let time = match time {
-            None => self.clock.saturating_sub(LENGTH),
-            Some(time) => time.clamp(self.clock, self.clock + MOST_BEHIND),
+        let time = match backlog {
+            0 => self.clock.saturating_sub(LENGTH),
+            _ => self.clock + MOST_BEHIND.mul_f64(backlog.min(LARGE_BACKLOG) as f64 / LARGE_BACKLOG as f64),
         };
         self.queue.insert((time, self.arrivals), id);
     }
 
-    /// Adds a new connection.
-    fn push_new(&mut self, id: u64) {
-        self.push(id, Some(self.clock));
-    }
-
-    /// Takes out the next connection, and its time on the clock.
-    fn pop(&mut self) -> Option<(u64, Duration)> {
+    /// Takes out the next connection.
+    fn pop(&mut self) -> Option<u64> {
         let ((time, _), id) = self.queue.pop_first()?;
         self.clock = self.clock.max(time);
-        Some((id, time))
+        Some(id)
     }
 
     /// Advances the clock after a turn.
@@ -98,11 +97,15 @@ impl Turns {
         Giver { turns: self.clone(), connections: HashMap::new(), ids: 0 }
     }
 
-    /// Serves a connection.
-    pub(crate) fn add(&self, connection: impl Future<Output = ()> + Send + 'static) {
+    /// Serves a connection. After each turn, `backlog` has the number of bytes that it had still to read; 0 if it had nothing to do.
+    pub(crate) fn add(
+        &self,
+        connection: impl Future<Output = ()> + Send + 'static,
+        backlog: Arc<AtomicUsize>,
+    ) {
         let mut waiting = self.waiting();
         if !waiting.is_closed {
-            waiting.added.push(Box::pin(connection));
+            waiting.added.push((Box::pin(connection), backlog));
         }
         drop(waiting);
         self.giver.wake();
@@ -128,6 +131,7 @@ struct Giver {
 /// A connection that is being served.
 struct Served {
     work: Work,
+    backlog: Arc<AtomicUsize>,
     wakes: Arc<Wakes>,
 }
 
@@ -144,9 +148,7 @@ enum State {
     Idle,
     /// It is in the queue.
     Waits,
-    /// It has its turn, with its time on the clock before it.
     HasTurn {
-        time: Duration,
         needs_another: bool,
     },
 }
@@ -156,18 +158,19 @@ impl Wakes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, state: &mut State, time: Option<Duration>) {
+    fn wait(&self, state: &mut State, backlog: usize) {
         *state = State::Waits;
         let mut waiting = self.turns.waiting();
-        waiting.push(self.id, time);
+        waiting.push(self.id, backlog);
         self.turns.length.store(waiting.queue.len(), Relaxed);
     }
 
-    fn end_turn(&self, took: Duration) {
+    fn end_turn(&self, took: Duration, backlog: usize) {
         self.turns.waiting().advance(took);
         let mut state = self.state();
         match *state {
-            State::HasTurn { time, needs_another: true } => self.wait(&mut state, Some(time + took)),
+            // Without more to do, an answer is ready to be written, or something came meanwhile.
+            State::HasTurn { needs_another: true } => self.wait(&mut state, backlog),
             _ => *state = State::Idle,
         }
     }
@@ -181,10 +184,10 @@ impl Wake for Wakes {
     fn wake_by_ref(self: &Arc<Self>) {
         let mut state = self.state();
         match &mut *state {
-            State::HasTurn { needs_another, .. } => *needs_another = true,
+            State::HasTurn { needs_another } => *needs_another = true,
             State::Waits => {}
             State::Idle => {
-                self.wait(&mut state, None);
+                self.wait(&mut state, 0);
                 drop(state);
                 self.turns.giver.wake();
             }
@@ -194,14 +197,15 @@ impl Wake for Wakes {
 
 impl Giver {
     /// Takes the next connection out of the queue, after adding new ones to it.
-    fn next(&mut self) -> Option<(u64, Duration)> {
+    fn next(&mut self) -> Option<u64> {
         let mut waiting = self.turns.waiting();
-        for work in std::mem::take(&mut waiting.added) {
+        for (work, backlog) in std::mem::take(&mut waiting.added) {
             self.ids += 1;
             let (turns, state) = (self.turns.clone(), Mutex::new(State::Waits));
             let wakes = Arc::new(Wakes { id: self.ids, turns, state });
-            self.connections.insert(self.ids, Served { work, wakes });
-            waiting.push_new(self.ids);
+            self.connections.insert(self.ids, Served { work, backlog, wakes });
+            // Behind those that had a turn.
+            waiting.push(self.ids, 1);
         }
         let next = waiting.pop();
         self.turns.length.store(waiting.queue.len(), Relaxed);
@@ -215,15 +219,17 @@ impl Future for Giver {
     /// Gives one turn: the runtime looks for events, and does what else there is to do, in between.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Infallible> {
         self.turns.giver.register(context.waker());
-        let Some((id, time)) = self.next() else { return Poll::Pending };
+        let Some(id) = self.next() else { return Poll::Pending };
         // There may be another one.
         context.waker().wake_by_ref();
-        let Some(Served { work, wakes }) = self.connections.get_mut(&id) else { return Poll::Pending };
-        *wakes.state() = State::HasTurn { time, needs_another: false };
+        let Some(Served { work, backlog, wakes }) = self.connections.get_mut(&id) else {
+            return Poll::Pending;
+        };
+        *wakes.state() = State::HasTurn { needs_another: false };
         let waker = Waker::from(wakes.clone());
         let start = time_of_thread();
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
-        wakes.end_turn(time_of_thread().saturating_sub(start));
+        wakes.end_turn(time_of_thread().saturating_sub(start), backlog.load(Relaxed));
         if polled.is_err() {
             tracing::error!("serving a connection panicked");
         }
@@ -261,9 +267,9 @@ mod tests {
     /// Gives a number of turns of a full length to connections that never rest.
     fn turns_of_busy(waiting: &mut Waiting, number: usize) -> Vec<u64> {
         let turn = |_| {
-            let (id, time) = waiting.pop().unwrap();
+            let id = waiting.pop().unwrap();
             waiting.advance(LENGTH);
-            waiting.push(id, Some(time + LENGTH));
+            waiting.push(id, LARGE_BACKLOG);
             id
         };
         (0..number).map(turn).collect()
@@ -272,22 +278,36 @@ mod tests {
     #[test]
     fn who_rests_after_each_call_is_next_however_often_it_calls() {
         let mut waiting = Waiting::default();
-        (1..51).for_each(|id| waiting.push_new(id));
+        (1..51).for_each(|id| waiting.push(id, LARGE_BACKLOG));
         for turns in [0, 1, 50, 20].into_iter().cycle().take(200) {
             turns_of_busy(&mut waiting, turns);
-            waiting.push(0, None);
-            assert_eq!(waiting.pop().unwrap().0, 0);
+            waiting.push(0, 0);
+            assert_eq!(waiting.pop().unwrap(), 0);
             waiting.advance(CALL);
+        }
+    }
+
+    #[test]
+    fn who_has_less_to_do_waits_for_less_than_a_round() {
+        let mut waiting = Waiting::default();
+        (1..101).for_each(|id| waiting.push(id, LARGE_BACKLOG));
+        for _ in 0..10 {
+            turns_of_busy(&mut waiting, 230);
+            waiting.push(0, LARGE_BACKLOG / 10);
+            let waited =
+                std::iter::from_fn(|| Some(turns_of_busy(&mut waiting, 1)[0])).take_while(|id| *id != 0);
+            assert!(waited.count() < 30);
+            waiting.queue.retain(|_, id| *id != 0);
         }
     }
 
     #[test]
     fn who_never_rests_has_turns_although_others_do() {
         let mut waiting = Waiting::default();
-        waiting.push(0, Some(MOST_BEHIND));
+        waiting.push(0, LARGE_BACKLOG);
         for call in 1.. {
-            waiting.push(call, None);
-            let (id, _) = waiting.pop().unwrap();
+            waiting.push(call, 0);
+            let id = waiting.pop().unwrap();
             waiting.advance(CALL);
             if id == 0 {
                 break;
@@ -299,11 +319,11 @@ mod tests {
     #[test]
     fn those_who_never_rest_have_as_many_turns_as_each_other() {
         let mut waiting = Waiting::default();
-        waiting.push_new(0);
+        waiting.push(0, LARGE_BACKLOG);
         turns_of_busy(&mut waiting, 1_000);
         // It was idle meanwhile, or is new.
-        waiting.push(1, None);
-        waiting.push_new(2);
+        waiting.push(1, 0);
+        waiting.push(2, 1);
         let turns = turns_of_busy(&mut waiting, 30);
         for id in 0..3 {
             assert!((9..=12).contains(&turns.iter().filter(|turn| **turn == id).count()), "{turns:?}");
@@ -314,12 +334,15 @@ mod tests {
     fn the_clock_goes_on_with_each_turn() {
         let turns = Arc::<Turns>::default();
         let mut giver = Box::pin(turns.giver());
-        turns.add(poll_fn(|context| {
-            context.waker().wake_by_ref();
-            let start = time_of_thread();
-            while time_of_thread().saturating_sub(start) < LENGTH {}
-            Poll::Pending
-        }));
+        turns.add(
+            poll_fn(|context| {
+                context.waker().wake_by_ref();
+                let start = time_of_thread();
+                while time_of_thread().saturating_sub(start) < LENGTH {}
+                Poll::Pending
+            }),
+            Arc::default(),
+        );
         for _ in 0..10 {
             let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -333,12 +356,15 @@ mod tests {
         let mut giver = Box::pin(turns.giver());
         let turn = Arc::new(AtomicUsize::new(0));
         let counted = turn.clone();
-        turns.add(async { panic!("in a connection") });
-        turns.add(poll_fn(move |context| {
-            counted.fetch_add(1, Relaxed);
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }));
+        turns.add(async { panic!("in a connection") }, Arc::default());
+        turns.add(
+            poll_fn(move |context| {
+                counted.fetch_add(1, Relaxed);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }),
+            Arc::default(),
+        );
         for _ in 0..4 {
             let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -352,20 +378,26 @@ mod tests {
         let held = Arc::new(());
         for _ in 0..2 {
             let held = held.clone();
-            turns.add(async move {
-                pending::<()>().await;
-                drop(held);
-            });
+            turns.add(
+                async move {
+                    pending::<()>().await;
+                    drop(held);
+                },
+                Arc::default(),
+            );
             let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
         assert_eq!(Arc::strong_count(&held), 3);
-        turns.add({
-            let held = held.clone();
-            async move { drop(held) }
-        });
+        turns.add(
+            {
+                let held = held.clone();
+                async move { drop(held) }
+            },
+            Arc::default(),
+        );
         drop(giver);
         assert_eq!(Arc::strong_count(&held), 1);
-        turns.add(async move { drop(held) });
+        turns.add(async move { drop(held) }, Arc::default());
         assert_eq!(turns.length(), 0);
     }
 }

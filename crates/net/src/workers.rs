@@ -135,16 +135,19 @@ impl Workers {
     pub(crate) fn choose(&self) -> WorkerRef {
         let connections = |index: &usize| self.workers[*index].connections.load(Relaxed);
         let index = (0..self.workers.len()).min_by_key(connections).unwrap_or_default();
-        WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index }
+        let backlog = Arc::default();
+        WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index, backlog }
     }
 }
 
-/// One of the [`Workers`].
+/// One of the [`Workers`], for one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerRef {
     workers: Arc<[Worker]>,
     large: Arc<LargeThreads>,
     index: usize,
+    /// How much the connection that was given this reference, or a clone, had to do when its turn ended.
+    backlog: Arc<AtomicUsize>,
 }
 
 impl WorkerRef {
@@ -163,7 +166,17 @@ impl WorkerRef {
             let _open = open;
             connection().await;
         };
-        worker.turns.add(tracker.track_future(serve));
+        worker.turns.add(tracker.track_future(serve), self.backlog.clone());
+    }
+
+    /// Notes how many bytes the connection of this reference had still to read when its turn ended; 0 when it had nothing to do.
+    pub(crate) fn set_backlog(&self, backlog: usize) {
+        self.backlog.store(backlog, Relaxed);
+    }
+
+    /// Returns what was noted last.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog.load(Relaxed)
     }
 
     /// Returns how many connections wait for their turns on this worker.
