@@ -2,25 +2,25 @@
 
 use std::{env, path::Path, time::Duration};
 
+use http::uri::Scheme;
 use opentelemetry::{
     Context, SpanId, TraceFlags, TraceId,
     trace::{SpanContext, TraceContextExt as _, TraceState, TracerProvider as _},
 };
 use opentelemetry_otlp::{
-    SpanExporter, WithExportConfig as _, WithTonicConfig as _,
-    tonic_types::transport::{Certificate, ClientTlsConfig},
+    OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, SpanExporter, WithExportConfig as _, WithTonicConfig as _,
 };
 use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
-use tonic::Status;
+use tonic::{
+    Status,
+    transport::{Channel, Endpoint, Uri},
+};
 use tracing::{Instrument as _, Span, field::Empty, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, Registry, filter::Targets};
 
 use mixer_adapter_core::framework::trace_parent::TraceParent;
-use mixer_adapter_net::{
-    read_file,
-    tls::{Client, ClientOptions},
-};
+use mixer_adapter_net::tls::{Client, ClientOptions, Connector};
 
 /// The targets of the spans that are exported.
 const TARGETS: [&str; 3] = ["mixer_adapter::rpc", "mixer_adapter::call", "mixer_adapter::remote"];
@@ -37,21 +37,11 @@ impl Exporter {
     /// # Errors
     /// The endpoint is not a URL, or the file cannot be used.
     pub(crate) fn new(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
-        let mut exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
-        if has_tls(endpoint) {
-            let tls = match authorities {
-                Some(path) => {
-                    // The exporter would accept a file without certificates, and trust no collector.
-                    Client::load(ClientOptions {
-                        authorities: Some(path.to_owned()),
-                        ..ClientOptions::default()
-                    })?;
-                    ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read_file(path)?))
-                }
-                None => ClientTlsConfig::new().with_native_roots(),
-            };
-            exporter = exporter.with_tls_config(tls);
-        }
+        let exporter = SpanExporter::builder().with_tonic();
+        let exporter = match has_tls(endpoint) {
+            true => exporter.with_channel(secured(endpoint, authorities)?),
+            false => exporter.with_endpoint(endpoint),
+        };
         let exporter = exporter.build()?;
         // Without this name, the one of OTEL_SERVICE_NAME.
         let resource = match env::var_os("OTEL_SERVICE_NAME") {
@@ -78,6 +68,21 @@ impl Exporter {
             tracing::warn!(%error, "the last spans were not exported");
         }
     }
+}
+
+/// Returns a channel to a collector with TLS, which connects when it is needed.
+fn secured(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Channel> {
+    let tls = Client::load(ClientOptions {
+        authorities: authorities.map(Path::to_owned),
+        system_roots: authorities.is_none(),
+        ..ClientOptions::default()
+    })?;
+    let origin: Uri = endpoint.parse()?;
+    let mut parts = origin.clone().into_parts();
+    // Of a channel with `https`, tonic asks for the TLS of its own.
+    parts.scheme = Some(Scheme::HTTP);
+    let channel = Endpoint::from(Uri::from_parts(parts)?).origin(origin);
+    Ok(channel.timeout(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT).connect_with_connector_lazy(Connector::new(tls)))
 }
 
 /// Returns whether an endpoint is one with TLS.

@@ -1,8 +1,8 @@
 //! Traces that the server sends to an OpenTelemetry collector.
 
 use std::{
-    fs, mem,
-    net::TcpListener,
+    fs,
+    net::{SocketAddr, TcpListener},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     time::Duration,
 };
@@ -10,6 +10,10 @@ use std::{
 use crate::support::{Server, binary, run};
 use http::uri::PathAndQuery;
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, CheckResponse};
+use mixer_adapter_net::{
+    Stream,
+    tls::{self, KeyPair, ServerOptions},
+};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -18,13 +22,10 @@ use opentelemetry_proto::tonic::{
     common::v1::any_value::Value,
     trace::v1::{Span, span::SpanKind},
 };
-use test_pki::{Authority, Certified};
+use test_pki::{Authority, Files};
+use tokio::{io::copy_bidirectional, net::TcpStream};
 use tokio_util::sync::DropGuard;
-use tonic::{
-    Request, Response, Status,
-    client::Grpc,
-    transport::{Channel, Identity, ServerTlsConfig},
-};
+use tonic::{Request, Response, Status, client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 
 /// A collector that passes on what it receives.
@@ -48,6 +49,7 @@ struct Running {
     runtime: tokio::runtime::Runtime,
     /// CA certificates, if the collector has TLS.
     authorities: Option<tempfile::NamedTempFile>,
+    _files: Files,
     _stop: DropGuard,
 }
 
@@ -67,22 +69,43 @@ fn start(authority: Option<&Authority>) -> Running {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let stop = tokio_util::sync::CancellationToken::new();
-    let mut server = tonic::transport::Server::builder();
+    let served = tonic::transport::Server::builder()
+        .add_service(TraceServiceServer::new(Collector(sender)))
+        .serve_with_shutdown(address, stop.clone().cancelled_owned());
+    runtime.spawn(served);
+    let (files, mut url) = (Files::new(), format!("http://{address}"));
     let authorities = authority.map(|authority| {
-        let Certified { certificate, key } = authority.issue(&["127.0.0.1"]);
-        let identity = Identity::from_pem(certificate, key);
-        server = mem::take(&mut server).tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        url = format!("https://{}", runtime.block_on(secured(authority, &files, address)));
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), authority.pem()).unwrap();
         file
     });
-    let served = server
-        .add_service(TraceServiceServer::new(Collector(sender)))
-        .serve_with_shutdown(address, stop.clone().cancelled_owned());
-    runtime.spawn(served);
-    let scheme = if authorities.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{address}");
-    Running { url, received, runtime, authorities, _stop: stop.drop_guard() }
+    Running { url, received, runtime, authorities, _files: files, _stop: stop.drop_guard() }
+}
+
+/// An address with TLS in front of another one, until the runtime ends.
+async fn secured(authority: &Authority, files: &Files, behind: SocketAddr) -> SocketAddr {
+    let own = authority.issue(&["127.0.0.1"]);
+    let file = |name, content: &str| files.write(name, content).into();
+    let identity =
+        KeyPair { certificate: file("cert.pem", &own.certificate), key: file("key.pem", &own.key) };
+    let options = ServerOptions { identity, client_authorities: None, optional_certificates: false };
+    let tls = tls::Server::load(options).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let tls = tls.clone();
+            tokio::spawn(async move {
+                let accepted = tls.accept(Stream::Left(stream), Duration::from_secs(10)).await;
+                // A client that does not trust the certificate ends the handshake.
+                let Ok((mut stream, _)) = accepted else { return };
+                let mut behind = TcpStream::connect(behind).await.unwrap();
+                let _ = copy_bidirectional(&mut stream, &mut behind).await;
+            });
+        }
+    });
+    address
 }
 
 impl Running {

@@ -64,6 +64,17 @@ impl Port {
         })
     }
 
+    /// A client with many authorities that sign each other and have the name of the one that the server trusts.
+    fn imitation(&self) -> AuthType {
+        let own = self.authority.imitated(&[MIXER, SERVER], 30);
+        AuthType::Mutual(Mutual {
+            private_key: self.files.write("imitation-key.pem", &own.key),
+            client_certificate: self.files.write("imitation.pem", &own.certificate),
+            ca_certificates: self.authorities(),
+            server_name: NAME.to_owned(),
+        })
+    }
+
     /// A client with a bearer token.
     fn token(&self, token: &str) -> AuthType {
         AuthType::Tls(Tls {
@@ -146,6 +157,27 @@ fn certificates_and_tokens_may_call_what_flags_allow_them() {
         (port.call(envoy, Some(port.token("n3w"))).0 != Code::Unauthenticated).then_some(())
     });
     assert_eq!(port.call(envoy, Some(port.token("t0ken"))).0, Code::Unauthenticated);
+}
+
+#[test]
+fn clients_are_served_while_strangers_show_authorities_that_sign_each_other() {
+    let port = Port::start(|files| {
+        let authorities = files.path("ca.pem").to_str().unwrap().to_owned();
+        ["--tls-client-ca-file", &authorities, "--client-san", MIXER].map(str::to_owned).into()
+    });
+    let (method, imitation) = (METHODS[0].1, port.imitation());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(port.call(method, Some(imitation.clone())).0, Code::Unavailable);
+                }
+            });
+        }
+        for _ in 0..10 {
+            assert_eq!(port.call(method, Some(port.certificate(MIXER))).0, Code::FailedPrecondition);
+        }
+    });
 }
 
 #[test]

@@ -19,7 +19,10 @@ use rustls_pki_types::CertificateDer;
 use tempfile::TempDir;
 
 /// A certificate authority.
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    name: String,
+}
 
 /// A certificate with its key, in PEM.
 pub struct Certified {
@@ -31,19 +34,33 @@ impl Authority {
     pub fn new() -> Self {
         // Authorities with the same name would be confused, and signatures would not verify.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let mut params = CertificateParams::new([]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, NUMBER.fetch_add(1, SeqCst).to_string());
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Self::named(NUMBER.fetch_add(1, SeqCst).to_string())
+    }
+
+    fn named(name: String) -> Self {
+        let issuer = CertifiedIssuer::self_signed(params(&name), KeyPair::generate().unwrap()).unwrap();
+        Self { issuer, name }
+    }
+
+    /// A certificate of a stranger, who shows `number` authorities that have the name of this one and sign each other: each of them may
+    /// have issued any other.
+    pub fn imitated(&self, names: &[&str], number: usize) -> Certified {
+        let strangers: Vec<_> = (0..number).map(|_| Self::named(self.name.clone())).collect();
+        let mut certified = strangers[0].issue(names);
+        for (index, stranger) in strangers.iter().enumerate() {
+            let issuer = &strangers[(index + 1) % number].issuer;
+            let signed = params(&self.name).signed_by(stranger.issuer.key(), issuer).unwrap();
+            certified.certificate += &pem("CERTIFICATE", signed.der());
+        }
+        certified
     }
 
     pub fn pem(&self) -> String {
-        pem("CERTIFICATE", self.0.der())
+        pem("CERTIFICATE", self.issuer.der())
     }
 
     pub fn der(&self) -> CertificateDer<'static> {
-        self.0.der().clone()
+        self.issuer.der().clone()
     }
 
     /// Issues a certificate for names, IP addresses and URIs.
@@ -51,9 +68,18 @@ impl Authority {
         let mut params = CertificateParams::new([]).unwrap();
         params.subject_alt_names = names.iter().map(|name| subject(name)).collect();
         let key = KeyPair::generate().unwrap();
-        let certificate = pem("CERTIFICATE", params.signed_by(&key, &self.0).unwrap().der());
+        let certificate = pem("CERTIFICATE", params.signed_by(&key, &self.issuer).unwrap().der());
         Certified { certificate, key: pem("PRIVATE KEY", &key.serialize_der()) }
     }
+}
+
+/// An authority of that name.
+fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params
 }
 
 fn pem(kind: &str, der: &[u8]) -> String {

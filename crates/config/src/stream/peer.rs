@@ -4,14 +4,11 @@ use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{HeaderValue, Uri, uri::PathAndQuery};
-use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::net::TcpStream;
 use tonic::{
@@ -23,14 +20,13 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use tonic_prost::ProstCodec;
-use tower_service::Service;
 
 use super::Keepalive;
 use mixer_adapter_net::{
     HttpClient,
     grpc::CallMemory,
     open_file,
-    tls::{self, TlsStream},
+    tls::{self, Connector},
     with_causes,
 };
 
@@ -137,8 +133,7 @@ impl Peer {
             (Ok(endpoint), None) => endpoint.connect().await,
             (Ok(endpoint), Some(tls)) => {
                 tls.ready().await;
-                let connector = TlsConnector { address: self.address.clone(), tls: tls.clone() };
-                endpoint.connect_with_connector(connector).await
+                endpoint.connect_with_connector(Connector::new(tls.clone())).await
             }
             (Err(error), _) => Err(error),
         };
@@ -211,31 +206,4 @@ where
     let not_ready = |error: T::Error| format!("the connection is not ready: {}", error.into());
     grpc.ready().await.map_err(|error| Status::unavailable(not_ready(error)))?;
     grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
-}
-
-/// Opens the TLS connections of a channel.
-struct TlsConnector {
-    address: String,
-    tls: Arc<tls::Client>,
-}
-
-impl Service<Uri> for TlsConnector {
-    type Response = TokioIo<TlsStream>;
-    type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Self::Response>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let (address, tls) = (self.address.clone(), self.tls.clone());
-        let connected = async move {
-            let stream = TcpStream::connect(&address).await?;
-            stream.set_nodelay(true)?;
-            let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
-            tls.connect(host, stream, &["h2"]).await.map(TokioIo::new).map_err(io::Error::other)
-        };
-        connected.boxed()
-    }
 }

@@ -1,18 +1,22 @@
 //! A limit on certificate chains, before the cost of their verification.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use tokio_rustls::rustls::{
-    DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
+use webpki::EndEntityCert;
 
 /// The maximum number of certificates of a peer. Paths through certificates that sign each other take exponential time.
 const MAX_CERTIFICATES: usize = 8;
 /// The maximum size of the certificates of a peer in bytes.
 const MAX_BYTES: usize = 16 << 10;
+/// How many more certificates than names the authorities of a peer may have, for one that two others have signed. Any of those with
+/// the name of an authority that is trusted may have issued each other, and each path through them takes a signature of up to 2 ms.
+const MAX_NAMESAKES: usize = 1;
 
 /// A verifier of chains within the limit, by another verifier.
 #[derive(Debug)]
@@ -24,15 +28,33 @@ impl<V: ?Sized> ChainLimit<V> {
     }
 }
 
-fn check(end_entity: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
+/// Returns the certificates of authorities that are verified, each once.
+fn check<'c>(
+    end_entity: &CertificateDer<'_>,
+    intermediates: &'c [CertificateDer<'_>],
+) -> Result<Vec<CertificateDer<'c>>, Error> {
     let count = 1 + intermediates.len();
     let bytes = intermediates.iter().fold(end_entity.len(), |bytes, certificate| bytes + certificate.len());
-    if count <= MAX_CERTIFICATES && bytes <= MAX_BYTES {
-        return Ok(());
+    if count > MAX_CERTIFICATES || bytes > MAX_BYTES {
+        return Err(Error::General(format!(
+            "the peer shows {count} certificates of {bytes} bytes; at most {MAX_CERTIFICATES} of {MAX_BYTES} bytes are verified"
+        )));
     }
-    Err(Error::General(format!(
-        "the peer shows {count} certificates of {bytes} bytes; at most {MAX_CERTIFICATES} of {MAX_BYTES} bytes are verified"
-    )))
+    let certificates: BTreeSet<&[u8]> = intermediates.iter().map(AsRef::as_ref).collect();
+    let mut names = BTreeSet::new();
+    let certificates: Vec<_> = certificates.into_iter().map(CertificateDer::from).collect();
+    for certificate in &certificates {
+        let parsed = EndEntityCert::try_from(certificate).map_err(|_| CertificateError::BadEncoding)?;
+        names.insert(parsed.subject().to_vec());
+    }
+    if certificates.len() - names.len() > MAX_NAMESAKES {
+        return Err(Error::General(format!(
+            "the peer shows {} certificates of authorities with {} names; at most {MAX_NAMESAKES} more than names are verified",
+            certificates.len(),
+            names.len()
+        )));
+    }
+    Ok(certificates)
 }
 
 impl ClientCertVerifier for ChainLimit<dyn ClientCertVerifier> {
@@ -54,8 +76,7 @@ impl ClientCertVerifier for ChainLimit<dyn ClientCertVerifier> {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        check(end_entity, intermediates)?;
-        self.0.verify_client_cert(end_entity, intermediates, now)
+        self.0.verify_client_cert(end_entity, &check(end_entity, intermediates)?, now)
     }
 
     fn verify_tls12_signature(
@@ -90,8 +111,8 @@ impl ServerCertVerifier for ChainLimit<dyn ServerCertVerifier> {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        check(end_entity, intermediates)?;
-        self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        let intermediates = check(end_entity, intermediates)?;
+        self.0.verify_server_cert(end_entity, &intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
@@ -119,20 +140,17 @@ impl ServerCertVerifier for ChainLimit<dyn ServerCertVerifier> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use test_pki::Authority;
 
-    fn chain(certificates: usize, bytes: usize) -> Vec<CertificateDer<'static>> {
-        (0..certificates).map(|_| CertificateDer::from(vec![0; bytes])).collect()
-    }
+    use super::*;
 
     #[test]
     fn chains_beyond_the_limit_are_refused() {
-        let is_refused = |certificates: usize, bytes: usize| {
-            let chain = chain(certificates, bytes);
-            check(&chain[0], &chain[1..]).is_err()
-        };
-        assert!(!is_refused(MAX_CERTIFICATES, MAX_BYTES / MAX_CERTIFICATES));
-        assert!(is_refused(MAX_CERTIFICATES + 1, 1));
-        assert!(is_refused(2, MAX_BYTES / 2 + 1));
+        let (authority, other) = (Authority::new().der(), Authority::new().der());
+        let is_refused = |intermediates: &[CertificateDer<'static>]| check(&other, intermediates).is_err();
+        // One certificate counts as one, however often it is shown.
+        assert!(!is_refused(&vec![authority.clone(); MAX_CERTIFICATES - 1]));
+        assert!(is_refused(&vec![authority.clone(); MAX_CERTIFICATES]));
+        assert!(is_refused(&[CertificateDer::from(vec![0; MAX_BYTES])]));
     }
 }

@@ -17,7 +17,7 @@ use tokio_rustls::{
 
 use super::{
     ClientOptions, HANDSHAKE, Identity, SanVerifier, ServerIdentity, TlsError, TlsFile,
-    chain_limit::ChainLimit, materials::TlsMaterials, reloader::CertReloader,
+    chain_limit::ChainLimit, handshakes::WITH_SERVERS, materials::TlsMaterials, reloader::CertReloader,
 };
 
 /// A connection over TLS.
@@ -54,7 +54,7 @@ impl Client {
     ///
     /// # Errors
     /// A name that no certificate can have, and a handshake that fails or takes too long.
-    pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+    pub async fn connect<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         &self,
         name: &str,
         stream: S,
@@ -63,7 +63,7 @@ impl Client {
         let server = server_name(name)?;
         let protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let connector = TlsConnector::from(self.0.current().await);
-        let handshake = connector.with_alpn(protocols).connect(server, stream);
+        let handshake = WITH_SERVERS.run(connector.with_alpn(protocols).connect(server, stream));
         match time::timeout(HANDSHAKE, handshake).await {
             Ok(connected) => {
                 connected.map_err(|source| TlsError::Handshake { peer: name.to_owned(), source })

@@ -4,6 +4,7 @@
 //! file cannot be used, the last usable content stays, and the fault is logged once.
 
 mod access;
+mod connector;
 mod error;
 mod options;
 
@@ -13,6 +14,8 @@ mod chain_limit;
 mod client;
 #[cfg(not(feature = "tls"))]
 mod disabled;
+#[cfg(feature = "tls")]
+mod handshakes;
 #[cfg(feature = "tls")]
 mod identity;
 #[cfg(feature = "tls")]
@@ -25,6 +28,7 @@ mod san;
 mod server;
 
 pub use access::{Access, AccessList, AccessSettings};
+pub use connector::Connector;
 pub use error::{TlsError, TlsFile};
 pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity, ServerOptions};
 

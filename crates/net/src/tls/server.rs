@@ -13,7 +13,7 @@ use tokio_rustls::{
 
 use super::{
     Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
-    chain_limit::ChainLimit, materials::TlsMaterials, reloader::CertReloader,
+    chain_limit::ChainLimit, handshakes::WITH_CLIENTS, materials::TlsMaterials, reloader::CertReloader,
 };
 use crate::Stream;
 
@@ -68,7 +68,8 @@ impl Server {
             Stream::Right(_) => "a client of the Unix socket".to_owned(),
         };
         let acceptor = TlsAcceptor::from(self.config.current().await);
-        let stream = match time::timeout(limit, acceptor.accept(stream)).await {
+        let handshake = WITH_CLIENTS.run(acceptor.accept(stream));
+        let stream = match time::timeout(limit, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(source)) => return Err(TlsError::Handshake { peer, source }),
             Err(_) => return Err(TlsError::Timeout { peer, limit }),

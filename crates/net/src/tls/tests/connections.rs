@@ -10,7 +10,10 @@ use tokio::{
 
 use crate::{
     Stream,
-    tls::{AccessSettings, Client, ClientOptions, Credentials, Server, TlsError},
+    tls::{
+        AccessSettings, Client, ClientOptions, Credentials, Server, TlsError,
+        handshakes::{WITH_CLIENTS, WITH_SERVERS},
+    },
 };
 use test_pki::{Authority, Certified, Files};
 
@@ -138,6 +141,35 @@ async fn a_chain_of_more_than_8_certificates_is_refused_by_either_end() {
         let own = client(put(&files.path("own"), &certified(CLIENT, 0), &authority), servers);
         let error = meet(&own, address, "127.0.0.1").await.unwrap_err();
         assert!(error.contains("the peer shows 9 certificates"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn authorities_of_strangers_that_sign_each_other_are_refused_by_either_end() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let address = serve(put(&files.path("server"), &authority.issue(&["127.0.0.1"]), &authority)).await;
+    for (number, expected) in [
+        (2, "BadSignature"),
+        (3, "the peer shows 3 certificates of authorities with 1 names"),
+        (30, "the peer shows 31 certificates of"),
+    ] {
+        let stranger = authority.imitated(&[CLIENT, "127.0.0.1"], number);
+        let shows = client(put(&files.path("stranger"), &stranger, &authority), &[]);
+        assert!(meet(&shows, address, "127.0.0.1").await.is_err());
+        let address = serve(put(&files.path("strange-server"), &stranger, &authority)).await;
+        let own = client(put(&files.path("own"), &authority.issue(&[CLIENT]), &authority), &[]);
+        let error = meet(&own, address, "127.0.0.1").await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// The server of a current-thread runtime would not get to its own work while it verifies what a client shows.
+#[tokio::test]
+async fn handshakes_run_on_threads_of_their_own() {
+    let thread = || std::thread::current().name().map(str::to_owned);
+    for handshakes in [&WITH_CLIENTS, &WITH_SERVERS] {
+        let ran_on = handshakes.run(async move { Ok(thread()) }).await.unwrap();
+        assert!(ran_on.is_some_and(|name| name.starts_with("tls-")));
     }
 }
 

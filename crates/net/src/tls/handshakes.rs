@@ -1,0 +1,27 @@
+//! Handshakes run on threads of their own: verifying what a peer shows takes time before anybody knows who it is.
+
+use std::{io, sync::LazyLock};
+
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::OwnThread;
+
+/// A thread for handshakes.
+pub(super) struct Handshakes(LazyLock<io::Result<OwnThread>>);
+
+/// Handshakes with clients, of which strangers begin as many as a port has room for.
+pub(super) static WITH_CLIENTS: Handshakes = Handshakes(LazyLock::new(|| OwnThread::start("tls-clients")));
+
+/// Handshakes with servers, which those with clients do not hold up.
+pub(super) static WITH_SERVERS: Handshakes = Handshakes(LazyLock::new(|| OwnThread::start("tls-servers")));
+
+impl Handshakes {
+    /// Runs a handshake, which ends when the result is dropped. Its stream belongs to the runtime of the caller all the time.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        handshake: impl Future<Output = io::Result<T>> + Send + 'static,
+    ) -> io::Result<T> {
+        let thread = self.0.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        AbortOnDropHandle::new(thread.runtime().spawn(handshake)).await?
+    }
+}
