@@ -1,8 +1,8 @@
-//! The protos of the framework remain compatible, and their versions have a meaning: the policy of `mixer-adapter-proto` on our own.
+//! The protos of the framework remain compatible, and their versions have a meaning: the policy of `mixer-adapter-versioning` on our own.
 
 use std::{fs, path::Path};
 
-use mixer_adapter_proto::{Baseline, PackageVersion, ProtoSet, assert_baseline};
+use mixer_adapter_versioning::{Baseline, PackageVersion, ProtoSet, assert_baseline};
 
 /// What the crates have compiled, with the services that are generated from templates.
 fn protos() -> ProtoSet {

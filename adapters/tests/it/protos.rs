@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mixer_adapter_proto::{ProtoSet, assert_baseline};
+use mixer_adapter_versioning::{ProtoSet, assert_baseline};
 
 #[test]
 fn published_configurations_remain_readable() {

@@ -1,3 +1,3 @@
 //! Configurations written for one version of the adapter are read by the next.
 
-mixer_adapter_proto::baseline!("config.proto");
+mixer_adapter_versioning::baseline!("config.proto");

@@ -2,7 +2,7 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use mixer_adapter_proto::{Exception, record};
+use mixer_adapter_versioning::{Exception, record};
 
 use super::{Protos, Release, read_baseline, report};
 use crate::cli::output_args::OutputArgs;

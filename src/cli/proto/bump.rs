@@ -1,7 +1,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use mixer_adapter_proto::bump;
+use mixer_adapter_versioning::bump;
 use serde_json::json;
 
 use crate::cli::output_args::OutputArgs;

@@ -2,7 +2,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use mixer_adapter_proto::{ProtoSet, check, check_references, compare};
+use mixer_adapter_versioning::{ProtoSet, check, check_references, compare};
 
 use super::{Protos, Release, read_baseline, report};
 use crate::cli::output_args::OutputArgs;

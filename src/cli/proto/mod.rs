@@ -14,7 +14,7 @@ use std::{
 use super::{input::read_text, output_args::DataFormat};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use mixer_adapter_proto::{Baseline, ProtoSet, SemanticVersion, Violation};
+use mixer_adapter_versioning::{Baseline, ProtoSet, SemanticVersion, Violation};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use mixer_adapter_core::framework::json::read_json;
-use mixer_adapter_proto::{Row, Translator};
+use mixer_adapter_versioning::{Row, Translator};
 
 use super::Protos;
 use crate::cli::{

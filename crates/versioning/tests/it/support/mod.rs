@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use mixer_adapter_proto::{Baseline, ProtoSet, Violation, check, record};
+use mixer_adapter_versioning::{Baseline, ProtoSet, Violation, check, record};
 use tempfile::TempDir;
 
 /// A folder with protos.

@@ -180,9 +180,9 @@ fn a_planted_violation_is_all_that_is_found_of_it() {
     }
 }
 
-fn published() -> mixer_adapter_proto::Baseline {
+fn published() -> mixer_adapter_versioning::Baseline {
     let protos = shop();
-    let mut published = mixer_adapter_proto::Baseline::default();
+    let mut published = mixer_adapter_versioning::Baseline::default();
     // The rules themselves are of others.
     published.add_exception("package-name validate".parse().unwrap());
     protos.publish(&mut published, None);
@@ -226,7 +226,7 @@ fn packages_are_well_formed() {
         "v1",
     ] {
         let protos = Protos::new(&[("a.proto", &format!("package {package}; message M {{}}"))]);
-        let found = protos.check(&mixer_adapter_proto::Baseline::default(), None);
+        let found = protos.check(&mixer_adapter_versioning::Baseline::default(), None);
         assert!(found.contains(&format!("package-name {package}")), "{package}: {found:?}");
     }
     for package in [
@@ -337,7 +337,7 @@ fn a_stable_package_does_not_refer_to_an_unstable_one() {
         ("v2alpha", "v2alpha", true),
     ] {
         let protos = of(package, uses);
-        let found = protos.check(&mixer_adapter_proto::Baseline::of(&protos.set()), None);
+        let found = protos.check(&mixer_adapter_versioning::Baseline::of(&protos.set()), None);
         let violation = format!("less-stable shop.b.{package}.B.a");
         assert_eq!(found.contains(&violation), !is_allowed, "{package} uses {uses}: {found:?}");
     }
@@ -354,7 +354,7 @@ fn the_latest_stable_version_uses_the_latest_of_others() {
             "package bar.v2; import \"foo/v1.proto\"; message Bar { repeated foo.v1.Foo foo = 1; }",
         ),
     ]);
-    let found = protos.check(&mixer_adapter_proto::Baseline::of(&protos.set()), None);
+    let found = protos.check(&mixer_adapter_versioning::Baseline::of(&protos.set()), None);
     assert_eq!(found, ["not-latest bar.v2.Bar.foo"], "an older version may stay with what it uses");
 }
 
@@ -370,7 +370,7 @@ fn there_is_one_definition_of_an_api_in_a_tree_of_dependencies() {
             "package top.v1; import \"bar/v2.proto\"; import \"baz/v2.proto\"; message Top { bar.v2.Bar bar = 1; map<string, baz.v2.Baz> baz = 2; }",
         ),
     ]);
-    let found = protos.check(&mixer_adapter_proto::Baseline::of(&protos.set()), None);
+    let found = protos.check(&mixer_adapter_versioning::Baseline::of(&protos.set()), None);
     assert_eq!(
         found,
         ["not-latest bar.v2.Bar.foo", "one-definition top.v1"],
@@ -381,7 +381,7 @@ fn there_is_one_definition_of_an_api_in_a_tree_of_dependencies() {
         ("foo/v2.proto", "package foo.v2; message Foo {}"),
         ("foo/v3.proto", "package foo.v3; import \"foo/v2.proto\"; message Foo { foo.v2.Foo foo = 1; }"),
     ]);
-    let found = itself.check(&mixer_adapter_proto::Baseline::of(&itself.set()), None);
+    let found = itself.check(&mixer_adapter_versioning::Baseline::of(&itself.set()), None);
     assert!(found.contains(&"one-definition foo.v3".to_owned()), "v3 does not refer to v2: {found:?}");
 }
 
@@ -442,7 +442,7 @@ fn alpha_packages_drafts_and_comments_change_freely() {
 #[test]
 fn an_alpha_package_can_be_held_like_a_stable_one() {
     let protos = Protos::new(&[("a.proto", "package shop.v1alpha1; message M { int32 n = 1; }")]);
-    let mut published = mixer_adapter_proto::Baseline::default();
+    let mut published = mixer_adapter_versioning::Baseline::default();
     published.hold("shop.v1alpha1");
     protos.publish(&mut published, None);
     protos.edit("a.proto", "int32 n", "int64 n");
@@ -459,8 +459,8 @@ fn an_exception_that_was_decided_is_not_reported() {
     protos.edit(FILE, "repeated string tags = 3;", "");
     protos.edit(FILE, "\"1.3.0\"", "\"1.4.0\"");
     assert_eq!(protos.check(&published, None), [format!("not-recorded {FILE}")]);
-    assert!("removed".parse::<mixer_adapter_proto::Exception>().is_err());
-    assert!("remove a.b".parse::<mixer_adapter_proto::Exception>().is_err());
+    assert!("removed".parse::<mixer_adapter_versioning::Exception>().is_err());
+    assert!("remove a.b".parse::<mixer_adapter_versioning::Exception>().is_err());
 }
 
 #[test]
@@ -468,9 +468,11 @@ fn a_violation_has_its_place_and_reason() {
     let published = published();
     let protos = shop();
     protos.edit(FILE, "repeated string tags = 3;", "repeated bytes tags = 3;");
-    let violations = mixer_adapter_proto::check(&protos.set(), &published, None);
-    let changed =
-        violations.iter().find(|violation| violation.rule == mixer_adapter_proto::Rule::Changed).unwrap();
+    let violations = mixer_adapter_versioning::check(&protos.set(), &published, None);
+    let changed = violations
+        .iter()
+        .find(|violation| violation.rule == mixer_adapter_versioning::Rule::Changed)
+        .unwrap();
     assert_eq!(
         changed.to_string(),
         "shop/orders/v1/orders.proto:14: error: shop.orders.v1.Order.tags: the type was `repeated string` and is `repeated bytes`; \

@@ -4,7 +4,7 @@
 //! committed beside the protos. [`check`] compares both and returns every [`Violation`]; [`record`] takes compatible changes over.
 //!
 //! ```no_run
-//! use mixer_adapter_proto::{Baseline, ProtoSet, check};
+//! use mixer_adapter_versioning::{Baseline, ProtoSet, check};
 //!
 //! let protos = ProtoSet::open(&["proto"], &[])?;
 //! let baseline: Baseline = std::fs::read_to_string("proto/baseline.txt")?.parse()?;

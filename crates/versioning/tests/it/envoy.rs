@@ -1,11 +1,11 @@
 //! The policy on the API it was written for: two releases of Envoy's, as the crate envoy-types has them.
 //!
 //! cargo fetches the sources of both, and nothing of them is compiled:
-//! `cargo test -p mixer-adapter-proto --test it envoy:: -- --ignored`.
+//! `cargo test -p mixer-adapter-versioning --test it envoy:: -- --ignored`.
 
 use std::{fs, path::PathBuf, process::Command};
 
-use mixer_adapter_proto::{ProtoSet, Rule, compare};
+use mixer_adapter_versioning::{ProtoSet, Rule, compare};
 
 /// The releases of the crate: each has the descriptors of another state of the API.
 const BEFORE: &str = "0.7.6";

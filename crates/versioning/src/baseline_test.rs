@@ -6,11 +6,11 @@ use crate::{Baseline, ProtoSet, check, record};
 
 /// Defines a test that holds an author's protos to a baseline: `baseline!("config.proto")`, or with the path of the baseline.
 ///
-/// `mixer-adapter-proto` is a dev-dependency. Paths are relative to the crate, and the baseline is `baseline.txt` unless stated otherwise. `UPDATE_PROTO_BASELINE=1 cargo test`
+/// `mixer-adapter-versioning` is a dev-dependency. Paths are relative to the crate, and the baseline is `baseline.txt` unless stated otherwise. `UPDATE_PROTO_BASELINE=1 cargo test`
 /// records compatible changes in it. Deprecations proceed by the version of the crate.
 ///
 /// ```
-/// mixer_adapter_proto::baseline!("config.proto");
+/// mixer_adapter_versioning::baseline!("config.proto");
 /// # fn main() {}
 /// ```
 #[macro_export]

@@ -2,7 +2,7 @@
 //! the next version where there is one.
 
 use crate::support::Protos;
-use mixer_adapter_proto::{Baseline, Translator, bump};
+use mixer_adapter_versioning::{Baseline, Translator, bump};
 use prost_reflect::DynamicMessage;
 
 const V3: &str = "shop/blah/v3/foo.proto";

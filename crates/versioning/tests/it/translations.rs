@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::support::Protos;
-use mixer_adapter_proto::{TranslateError, Translator};
+use mixer_adapter_versioning::{TranslateError, Translator};
 use proptest::prelude::*;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, Kind, MapKey, MessageDescriptor, ReflectMessage as _, Value};
