@@ -1,4 +1,5 @@
-//! Records the compiler, the target and, in release builds from a checkout, the commit, for the command `version`.
+//! Records the compiler, the target and, in release builds from a checkout, the commit, for the command `version`; writes the
+//! descriptors of the services for reflection.
 
 use std::{env, process::Command};
 
@@ -9,6 +10,22 @@ fn main() {
     println!("cargo::rustc-env=BUILD_COMPILER={}", compiler.unwrap_or_default());
     println!("cargo::rustc-env=BUILD_TARGET={}", variable("TARGET"));
     println!("cargo::rustc-env=BUILD_PROFILE={}", variable("PROFILE"));
+    mixer_adapter_build::descriptors(
+        "mixer.bin",
+        &[
+            "mixer/adapter/model/v1beta1/infrastructure_backend.proto",
+            "mixer/v1/mixer.proto",
+            "mixer_adapter/v1/explain.proto",
+        ],
+    );
+    mixer_adapter_build::descriptors(
+        "envoy.bin",
+        &[
+            "envoy/service/accesslog/v3/als.proto",
+            "envoy/service/auth/v3/external_auth.proto",
+            "envoy/service/ratelimit/v3/rls.proto",
+        ],
+    );
     // In other builds each commit would compile the crate again.
     let commit = (variable("PROFILE") == "release").then(commit).flatten();
     println!("cargo::rustc-env=BUILD_COMMIT={}", commit.unwrap_or_default());

@@ -12,6 +12,15 @@ pub mod testing;
 
 pub use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Grant, Handle, LimitState, QuotaRequest, adapter, declare_template,
-    include_proto, metrics, proto, retention, template, value,
+    include_proto, metrics, proto, retention, value,
 };
+/// Templates: the schemas of the instances that adapters receive, each with its answer and gRPC method.
+///
+/// The standard ones are here: for each a marker type, such as [`ListEntry`](template::ListEntry), and a module of its
+/// messages, such as [`listentry`](template::listentry).
+pub mod template {
+    pub use mixer_adapter_core::template::*;
+    pub use mixer_adapter_templates::*;
+}
+
 pub use {anyhow, prost, prost_types, tonic};

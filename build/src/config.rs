@@ -5,18 +5,9 @@ use std::path::{Path, PathBuf};
 use prost_reflect::{FileDescriptor, Syntax};
 
 use crate::{
-    Error, comments, descriptor_set, output::Output, rust, schema_error::SchemaError,
+    Error, comments, descriptor_set, imports::CORE, output::Output, rust, schema_error::SchemaError,
     schema_errors::SchemaErrors, source::Source, source_info::path,
 };
-
-/// Packages with Rust types in prost or in the framework.
-const KNOWN_PACKAGES: [&str; 5] = [
-    "google.protobuf",
-    "google.rpc",
-    "istio.policy.v1beta1",
-    "istio.mixer.adapter.model.v1beta1",
-    "mixer_adapter.versioning.v1",
-];
 
 /// A validated adapter configuration.
 ///
@@ -47,9 +38,12 @@ impl ConfigProto {
         }
         for (import, index) in file.dependencies().zip(0..) {
             for file in descriptor_set::with_imports(&import) {
-                let package = file.package_name();
-                if package != source.file.package_name() && !KNOWN_PACKAGES.contains(&package) {
-                    let (import, package) = (file.name().to_owned(), package.to_owned());
+                let (import, package) = (file.name(), file.package_name());
+                let has_types = package == source.file.package_name()
+                    || package == "google.protobuf"
+                    || CORE.contains(&import);
+                if !has_types {
+                    let (import, package) = (import.to_owned(), package.to_owned());
                     errors
                         .add(&[path::FILE_DEPENDENCY, index], SchemaError::ForeignImport { import, package });
                 }

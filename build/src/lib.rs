@@ -29,7 +29,7 @@
 //!
 //! # Templates
 //!
-//! The standard templates are in `mixer_adapter::template`. A template of an author's own is a file with the message
+//! The standard templates are in the crate `mixer-adapter-templates`, and in programs in `mixer_adapter::template`. A template of an author's own is a file with the message
 //! `Template`, whose fields are the input of adapters:
 //!
 //! ```proto
@@ -65,9 +65,9 @@
 mod comments;
 mod config;
 mod descriptor_set;
-mod embedded;
 mod error;
 mod framework;
+mod imports;
 mod output;
 mod rust;
 mod schema_error;
@@ -83,10 +83,12 @@ use std::{
 
 pub use config::ConfigProto;
 pub use error::Error;
+#[doc(hidden)]
+pub use imports::CORE;
 pub use schema_error::{ProtoError, SchemaError};
 pub use template::{Template, Variety};
 
-use framework::{Core, Protos};
+use framework::{Protos, Templates};
 use output::Output;
 use prost_reflect::DescriptorPool;
 use protox::file::{ChainFileResolver, IncludeFileResolver};
@@ -116,7 +118,7 @@ pub fn template(template_proto: impl AsRef<Path>) {
 
 /// Compiles files, given by their paths below one of the folders, and returns them with their imports and comments.
 ///
-/// They can import what templates and configurations can: files of the folders, `google/protobuf/*` and embedded files.
+/// They can import what templates and configurations can: files of the folders, those of `mixer-adapter-proto` and `google/protobuf/*`.
 ///
 /// # Errors
 /// A file is missing or not valid; the text contains file, line, column and reason.
@@ -132,29 +134,33 @@ pub fn compile<N: AsRef<Path>>(folders: &[PathBuf], names: &[N]) -> Result<Descr
     }
 }
 
-/// Generates the protos and templates of `mixer-adapter-core` in `OUT_DIR`:
-/// - `protos.rs`, the protos of the first folder and the imports of templates, as modules by package,
-/// - `templates.rs`, the templates of the second folder, with a module for each,
-/// - `descriptors.bin`, an encoded `FileDescriptorSet` of everything.
+/// Generates files of `mixer-adapter-proto`, given by their import paths, in `OUT_DIR`:
+/// - `protos.rs`, their messages and services, as modules by package; imports of other files refer to the core,
+/// - `descriptors.bin`, as [`descriptors`] writes it,
+/// - `comments`, the comments of their messages, fields, enums and values: a line for each, with its full name, a tab and the comment.
 #[doc(hidden)]
-pub fn core(protos: impl AsRef<Path>, templates: impl AsRef<Path>) {
-    let (protos, templates) = (protos.as_ref(), templates.as_ref());
+pub fn protos(names: &[&str]) {
     finish(|| {
-        rerun_if_changed(&[protos.to_owned(), templates.to_owned()]);
-        Core::open(protos, templates)?.write(&Output::of_build_script()?)
+        rerun_if_changed(&["build.rs".into()]);
+        Protos::open(names)?.write(&Output::of_build_script()?)
     });
 }
 
-/// Generates the protos of a crate above `mixer-adapter-core` in `OUT_DIR`:
-/// - `protos.rs`, the messages and services of a folder's protos, as modules by package; imports refer to the core,
-/// - `descriptors.bin`, an encoded `FileDescriptorSet` of them and their imports,
-/// - `comments`, the comments of their messages, fields, enums and values: a line for each, with its full name, a tab and the comment.
+/// Writes `file` in `OUT_DIR`: an encoded `FileDescriptorSet` of files of `mixer-adapter-proto`, given by their import
+/// paths, with their imports.
 #[doc(hidden)]
-pub fn protos(folder: impl AsRef<Path>) {
-    let folder = folder.as_ref();
+pub fn descriptors(file: &str, names: &[&str]) {
+    finish(|| Output::of_build_script()?.write(file, Protos::open(names)?.descriptor_set()))
+}
+
+/// Generates the templates `NAME/template.proto` of a folder in `OUT_DIR`:
+/// - `templates.rs`, with a module for each, and their names, descriptors and comments.
+#[doc(hidden)]
+pub fn templates(folder: impl AsRef<Path>) {
     finish(|| {
-        rerun_if_changed(&[folder.to_owned()]);
-        Protos::open(folder)?.write(&Output::of_build_script()?)
+        let templates = Templates::open(folder.as_ref())?;
+        rerun_if_changed(templates.inputs());
+        templates.write(&Output::of_build_script()?)
     });
 }
 

@@ -14,7 +14,7 @@ use protox::{
 use crate::{
     Error,
     descriptor_set::with_imports,
-    embedded::{Embedded, InMemory},
+    imports::{InMemory, Published},
 };
 
 /// A compiled file of an author.
@@ -24,7 +24,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Compiles a file. It may import files in its folder and below, embedded files and `google/protobuf/*`.
+    /// Compiles a file. It may import files in its folder and below, those of `mixer-adapter-proto` and `google/protobuf/*`.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         fs::metadata(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -51,20 +51,20 @@ impl Source {
     }
 }
 
-/// Compiles a proto that imports only embedded files.
+/// Compiles a proto that imports only files of `mixer-adapter-proto`.
 pub(crate) fn compile_text(name: &str, text: &str) -> Result<FileDescriptor, Error> {
     let mut files = ChainFileResolver::new();
-    files.add(InMemory(vec![(name.to_owned(), text.to_owned())]));
+    files.add(InMemory(name.to_owned(), text.to_owned()));
     let compiler = compile(files, [name]).map_err(|error| Error::compile(Path::new(""), &error))?;
     compiler.descriptor_pool().get_file_by_name(name).ok_or_else(|| Error::FileName { path: name.into() })
 }
 
-/// Compiles files, which may also import embedded files and `google/protobuf/*`.
+/// Compiles files, which may also import those of `mixer-adapter-proto` and `google/protobuf/*`.
 pub(crate) fn compile(
     mut files: ChainFileResolver,
     names: impl IntoIterator<Item = impl AsRef<Path>>,
 ) -> Result<Compiler, protox::Error> {
-    files.add(Embedded);
+    files.add(Published);
     files.add(GoogleFileResolver::new());
     let mut compiler = Compiler::with_file_resolver(files);
     compiler.open_files(names)?;

@@ -1,5 +1,5 @@
-//! Generates the messages that adapters share with Mixer and the standard templates; pure Rust, no protoc.
+//! Generates the messages that adapters share with Mixer; pure Rust, no protoc.
 
 fn main() {
-    mixer_adapter_build::core("proto", "templates");
+    mixer_adapter_build::protos(mixer_adapter_build::CORE);
 }

@@ -1,5 +1,17 @@
-//! Generates the messages and services of `proto/`; pure Rust, no protoc.
+//! Generates the messages of Envoy's services; pure Rust, no protoc.
 
 fn main() {
-    mixer_adapter_build::protos("proto");
+    mixer_adapter_build::protos(&[
+        "envoy/config/core/v3/address.proto",
+        "envoy/config/core/v3/base.proto",
+        "envoy/data/accesslog/v3/accesslog.proto",
+        "envoy/extensions/common/ratelimit/v3/ratelimit.proto",
+        "envoy/service/accesslog/v3/als.proto",
+        "envoy/service/auth/v3/attribute_context.proto",
+        "envoy/service/auth/v3/external_auth.proto",
+        "envoy/service/ratelimit/v3/rls.proto",
+        "envoy/type/v3/http_status.proto",
+        "envoy/type/v3/ratelimit_unit.proto",
+        "envoy/type/v3/semantic_version.proto",
+    ]);
 }

@@ -11,7 +11,7 @@ use std::{
 
 use http::Request;
 use mixer_adapter_engine::CheckOutcome;
-use mixer_adapter_envoy::{AccessLogServer, Counters, RateLimitOutcome, Services, TenantCounts, proto};
+use mixer_adapter_envoy::{AccessLogServer, Counters, RateLimitOutcome, Services, TenantCounts};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
@@ -75,7 +75,7 @@ impl Server {
                 let former = FormerAccessLog(access_log.clone());
                 routes.add_service(access_log).add_service(former)
             }),
-            descriptors: proto::DESCRIPTORS,
+            descriptors: include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
             collector,
             stop: Box::new(move || stopped.stop()),
             finish: Box::pin(async move { services.flush().await }),

@@ -4,6 +4,7 @@ use tonic::service::Routes;
 
 use super::{additional::AdditionalServices, backend, explain};
 use mixer_adapter_host::Host;
+use mixer_adapter_templates::STANDARD;
 
 /// The groups of services that policies name.
 pub(crate) const SERVICE_GROUPS: [&str; 6] =
@@ -43,9 +44,10 @@ pub(super) fn reflection(
     let builder = || {
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)
-            .register_encoded_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(include_bytes!(concat!(env!("OUT_DIR"), "/mixer.bin")))
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
         let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
+        let own = own.chain(STANDARD.iter().map(|(_, descriptor)| *descriptor));
         let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
         let own = own.chain(additional.iter().map(|services| services.descriptors));
         own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))

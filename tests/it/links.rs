@@ -205,8 +205,19 @@ fn links_between_pages_lead_to_files_and_headings() {
 }
 
 /// The folders of the root that no other project has: `src`, `tests` and `docs` may be an author's or upstream.
-const FOLDERS: [&str; 9] =
-    ["adapters", "benches", "build", "crates", "deploy", "examples", "fuzz", "tools", "xtask"];
+const FOLDERS: [&str; 11] = [
+    "adapters",
+    "benches",
+    "build",
+    "crates",
+    "deploy",
+    "examples",
+    "fuzz",
+    "proto",
+    "templates",
+    "tools",
+    "xtask",
+];
 
 /// The paths of this repository in the code spans of a line: without placeholders, patterns and what builds make.
 fn paths_in_code(line: &str) -> impl Iterator<Item = &str> {

@@ -11,8 +11,10 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 fn crates() -> impl Iterator<Item = (PathBuf, String)> {
     let within = |folder: &str| fs::read_dir(Path::new(ROOT).join(folder)).unwrap();
     let folders = ["crates", "adapters"].into_iter().flat_map(within).map(|entry| entry.unwrap().path());
-    let folders =
-        ["", "build", "adapters"].map(|folder| Path::new(ROOT).join(folder)).into_iter().chain(folders);
+    let folders = ["", "build", "proto", "templates", "adapters"]
+        .map(|folder| Path::new(ROOT).join(folder))
+        .into_iter()
+        .chain(folders);
     folders.filter_map(|folder| {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
         Some((folder, manifest))

@@ -29,7 +29,8 @@ fn rust_files(folder: &Path) -> Vec<(PathBuf, String)> {
 fn crates() -> Vec<(PathBuf, BTreeMap<PathBuf, String>)> {
     let within = |folder: &str| fs::read_dir(Path::new(ROOT).join(folder)).unwrap();
     let nested = ["crates", "adapters"].into_iter().flat_map(within).map(|entry| entry.unwrap().path());
-    let top = ["", "build", "adapters", "xtask", "tools/stress"].map(|folder| Path::new(ROOT).join(folder));
+    let top = ["", "build", "proto", "templates", "adapters", "xtask", "tools/stress"]
+        .map(|folder| Path::new(ROOT).join(folder));
     let folders =
         top.into_iter().chain(nested).map(|folder| folder.join("src")).filter(|folder| folder.is_dir());
     let sources = |folder: &PathBuf| {

@@ -31,13 +31,13 @@ class StartError(Exception):
 
 
 def _messages():
-    roots = [os.path.join(ROOT, "crates/engine/proto"), os.path.join(ROOT, "build/proto")]
+    protos = os.path.join(ROOT, "proto")
     well_known = os.path.join(os.path.dirname(protoc.__file__), "_proto")
     with tempfile.TemporaryDirectory() as folder:
         target = os.path.join(folder, "all.binpb")
-        arguments = ["protoc"] + ["-I" + root for root in roots + [well_known]]
+        arguments = ["protoc"] + ["-I" + root for root in [protos, well_known]]
         if protoc.main(arguments + ["--include_imports", "--descriptor_set_out=" + target, "mixer/v1/mixer.proto"]) != 0:
-            raise SystemExit("the protos in %s cannot be compiled" % roots[0])
+            raise SystemExit("the protos in %s cannot be compiled" % protos)
         with open(target, "rb") as file:
             files = descriptor_pb2.FileDescriptorSet.FromString(file.read())
     pool = descriptor_pool.DescriptorPool()

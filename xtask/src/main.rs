@@ -16,7 +16,7 @@ use crate::tool::{CARGO_DENY, CARGO_HACK};
 const USAGE: &str = "\
 usage: cargo xtask TASK [ARGUMENTS]
 
-  generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baselines of the protos, and docs/reference
+  generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baseline of the protos, and docs/reference
   features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
   package   make the packages of all crates, without building them: a registry does not have their dependencies yet

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes},
-    template::{CheckNothing, ListEntry, Quota, checknothing, listentry, quota},
 };
+use mixer_adapter_templates::{CheckNothing, ListEntry, Quota, checknothing, listentry, quota};
 
 mod config {
     #![allow(missing_docs, unreachable_pub)]

@@ -24,8 +24,8 @@ use std::{sync::Arc, time::Duration};
 use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Handle,
     adapter::{Access, ConfigErrors, InferredTypes, Violation},
-    template::{ListEntry, listentry},
 };
+use mixer_adapter_templates::{ListEntry, listentry};
 use tokio::time::Instant;
 
 use self::{

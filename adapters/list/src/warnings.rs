@@ -2,9 +2,9 @@
 
 use mixer_adapter_core::{
     adapter::{InferredTypes, Violation},
-    template::ListEntry,
     value::ValueType,
 };
+use mixer_adapter_templates::ListEntry;
 
 use super::{Params, addresses, entries::EntryType};
 

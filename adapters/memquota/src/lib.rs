@@ -23,8 +23,8 @@ use mixer_adapter_core::{
     Adapter, AdapterError, Code, Grant, Handle, QuotaRequest,
     adapter::{ConfigErrors, InferredTypes, Violation},
     retention::{Retain, Retained, retained},
-    template::{Quota, quota},
 };
+use mixer_adapter_templates::{Quota, quota};
 
 use self::{
     counter::Span,

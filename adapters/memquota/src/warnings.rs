@@ -4,8 +4,8 @@ use mixer_adapter_core::{
     adapter::{InferredTypes, Violation},
     framework::suggest::suggest,
     prost_types,
-    template::Quota,
 };
+use mixer_adapter_templates::Quota;
 
 use super::{Params, config::params};
 

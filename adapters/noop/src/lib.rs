@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Grant, Handle, QuotaRequest,
-    template::{
-        Authorization, CheckNothing, ListEntry, LogEntry, Metric, Quota, ReportNothing, TraceSpan,
-        authorization, checknothing, listentry, logentry, metric, quota, reportnothing, tracespan,
-    },
+use mixer_adapter_core::{Adapter, AdapterError, Check, Grant, Handle, QuotaRequest};
+use mixer_adapter_templates::{
+    Authorization, CheckNothing, ListEntry, LogEntry, Metric, Quota, ReportNothing, TraceSpan, authorization,
+    checknothing, listentry, logentry, metric, quota, reportnothing, tracespan,
 };
 
 mod config {

@@ -10,9 +10,9 @@ use std::{
 use mixer_adapter_core::{
     adapter::{ConfigErrors, InferredTypes},
     prost_types,
-    template::Metric as MetricTemplate,
     value::ValueType,
 };
+use mixer_adapter_templates::Metric as MetricTemplate;
 
 use super::{
     Params,

@@ -20,8 +20,8 @@ use std::{
 use mixer_adapter_core::{
     Adapter, AdapterError, Handle,
     adapter::{ConfigErrors, InferredTypes},
-    template::{Metric, metric},
 };
+use mixer_adapter_templates::{Metric, metric};
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use self::{

@@ -24,9 +24,9 @@ use mixer_adapter_core::{
     Adapter, AdapterError, Code, Handle,
     adapter::{Access, ConfigErrors, InferredTypes},
     prost_types::Timestamp,
-    template::{LogEntry, Metric, logentry, metric},
     value::Value,
 };
+use mixer_adapter_templates::{LogEntry, Metric, logentry, metric};
 
 use self::{
     config::params::Level,

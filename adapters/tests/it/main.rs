@@ -34,7 +34,6 @@ mod otlp;
 mod page;
 #[cfg(feature = "proto")]
 mod proto;
-mod protos;
 mod rate_limits;
 mod readme;
 mod reference;

@@ -13,7 +13,7 @@ fn validate(arguments: &[&str]) -> Ran {
 /// A directory with the configuration of a recorded case, complete with descriptors and addresses.
 fn recorded(case: &str) -> tempfile::TempDir {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/dispatch/config");
-    let imports = Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/proto");
+    let imports = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
     let directory = tempfile::tempdir().unwrap();
     let case = format!("cases/{case}.yaml");
     for file in ["base/attributes.yaml", "base/templates.yaml", "base/adapter.yaml", &case] {

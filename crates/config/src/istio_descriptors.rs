@@ -18,7 +18,7 @@ use prost_reflect::{
 
 use crate::{istio::Istio, types::ISTIO_DESCRIPTORS};
 
-const FACTS: &str = include_str!("../proto/istio.txt");
+const FACTS: &str = include_str!("../descriptors/istio.txt");
 
 #[test]
 fn the_descriptors_of_istio_are_current() {

@@ -9,12 +9,12 @@ use prost_reflect::{
 
 use crate::{envoy_v2, proto::DESCRIPTORS};
 
-/// The messages of Envoy's configuration and extensions (`proto/README.md`).
-const ENVOY_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy.binpb");
+/// The messages of Envoy's configuration and extensions (`descriptors/README.md`).
+const ENVOY_DESCRIPTORS: &[u8] = include_bytes!("../descriptors/envoy.binpb");
 /// The messages of Istio's own kinds, of releases 1.1 to 1.7.
-pub(crate) const ISTIO_DESCRIPTORS: &[u8] = include_bytes!("../proto/istio.binpb");
+pub(crate) const ISTIO_DESCRIPTORS: &[u8] = include_bytes!("../descriptors/istio.binpb");
 /// The messages of version 2 of Envoy's API.
-const ENVOY_V2_DESCRIPTORS: &[u8] = include_bytes!("../proto/envoy_v2.binpb");
+const ENVOY_V2_DESCRIPTORS: &[u8] = include_bytes!("../descriptors/envoy_v2.binpb");
 
 static OWN: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());

@@ -3,7 +3,7 @@
 //! Start with [`Adapter`], the trait that an author implements, and [`Handle`], which it implements once for each template.
 //! Then:
 //!
-//! - [`template`]: the standard templates, each with the messages its handlers receive;
+//! - [`template`]: what a template is; the standard ones are in `mixer-adapter-templates`;
 //! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
 //! - [`adapter`]: validation of configurations ([`adapter::ConfigErrors`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;
@@ -11,8 +11,8 @@
 //! - [`retention`]: state that outlives a handler, such as counters;
 //! - [`proto`]: messages shared with Mixer.
 //!
-//! A library with an adapter depends on this crate alone. Programs and tests use the crate `mixer-adapter`, which
-//! re-exports it.
+//! A library with an adapter depends on this crate and `mixer-adapter-templates`. Programs and tests use the crate
+//! `mixer-adapter`, which re-exports both.
 
 // Generated code names this crate, both here and in the crates of authors.
 extern crate self as mixer_adapter_core;

@@ -2,16 +2,13 @@
 //!
 //! Most adapters need none of these: [`Check`](crate::Check) and [`Grant`](crate::Grant) build the answers.
 
-// Generated from `proto/` and `build/proto/`.
-
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used)]
 
 use prost::bytes::Bytes;
 
 include!(concat!(env!("OUT_DIR"), "/protos.rs"));
 
-/// An encoded `FileDescriptorSet` of these messages and the standard templates, for reflection and for configuration by
-/// descriptor.
+/// An encoded `FileDescriptorSet` of the files in which these messages are, for configuration by descriptor.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 pub use google::rpc::Status;

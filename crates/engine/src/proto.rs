@@ -3,6 +3,3 @@
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used)]
 
 include!(concat!(env!("OUT_DIR"), "/protos.rs"));
-
-/// An encoded `FileDescriptorSet` of these protos and of those they import, for reflection and for configuration by descriptor.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

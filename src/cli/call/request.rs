@@ -12,9 +12,10 @@ use mixer_adapter_core::{
         json::{read_json, read_params},
     },
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
-    template::{STANDARD, Variety},
+    template::Variety,
 };
 use mixer_adapter_host::handler::{Adapters, quoted_list};
+use mixer_adapter_templates::STANDARD;
 
 /// The calls of a command line.
 pub(super) struct PreparedCall {

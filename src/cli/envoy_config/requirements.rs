@@ -9,8 +9,9 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_core::{
     framework::dynamic::{DescriptorSet, DynamicTemplate},
-    template::{STANDARD, Variety},
+    template::Variety,
 };
+use mixer_adapter_templates::STANDARD;
 
 /// The requirements of a configuration on Envoy.
 #[derive(Debug, Default)]

@@ -9,11 +9,12 @@ use super::item::{Comments, Item, Notation, fields};
 use mixer_adapter_config::{Kind, Spec};
 use mixer_adapter_core::{
     framework::dynamic::{DescriptorSet, DynamicTemplate},
-    template::{STANDARD, STANDARD_COMMENTS, Variety},
+    template::Variety,
     value::ValueType,
 };
 use mixer_adapter_engine::{attribute::standard_attributes, expression::functions};
 use mixer_adapter_host::handler::{AdapterInfo, Adapters};
+use mixer_adapter_templates::{STANDARD, STANDARD_COMMENTS};
 
 /// A part of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -52,8 +52,7 @@ impl Request {
 
 /// Everything that occurs in the requests and their answers.
 fn descriptors() -> DescriptorPool {
-    let mut pool = DescriptorPool::decode(mixer_adapter::proto::DESCRIPTORS).unwrap();
-    pool.decode_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS).unwrap();
+    let mut pool = crate::protos::mixer();
     for set in [TagCheck::DESCRIPTOR, OwnerGen::DESCRIPTOR, <Params as Config>::DESCRIPTOR] {
         pool.decode_file_descriptor_set(set).unwrap();
     }

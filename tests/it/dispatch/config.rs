@@ -17,7 +17,7 @@ static DESCRIPTORS: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
     let names =
         std::fs::read_dir(&protos).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let compile = |name: String| {
-        let includes = [protos.clone(), PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("build/proto")];
+        let includes = [protos.clone(), PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto")];
         let mut compiler = protox::Compiler::new(includes).unwrap();
         compiler.include_imports(true).open_file(&name).unwrap();
         (name.trim_end_matches(".proto").to_owned(), compiler.encode_file_descriptor_set())
@@ -27,8 +27,7 @@ static DESCRIPTORS: LazyLock<BTreeMap<String, Vec<u8>>> = LazyLock::new(|| {
 
 /// Every message that the cases' templates and adapters have.
 pub(crate) static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-    let mut pool = DescriptorPool::decode(mixer_adapter::proto::DESCRIPTORS).unwrap();
-    pool.decode_file_descriptor_set(mixer_adapter_engine::proto::DESCRIPTORS).unwrap();
+    let mut pool = crate::protos::mixer();
     for set in DESCRIPTORS.values() {
         pool.decode_file_descriptor_set(set.as_slice()).unwrap();
     }

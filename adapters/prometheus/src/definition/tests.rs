@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use mixer_adapter_core::{adapter::InferredType, prost::Message as _, template::metric};
+use mixer_adapter_core::{adapter::InferredType, prost::Message as _};
+use mixer_adapter_templates::metric;
 
 use super::{
     metric_info::{

@@ -12,8 +12,8 @@ use std::{collections::HashMap, sync::LazyLock};
 
 pub(crate) use translate::{TranslateError, to_v2, to_v3};
 
-/// Messages of v2 and what they became, a line for each (`proto/README.md`).
-const MESSAGES: &str = include_str!("../../proto/envoy_v2.tsv");
+/// Messages of v2 and what they became, a line for each (`descriptors/README.md`).
+const MESSAGES: &str = include_str!("../../descriptors/envoy_v2.tsv");
 
 static SUCCESSORS: LazyLock<HashMap<&str, &str>> =
     LazyLock::new(|| MESSAGES.lines().filter_map(|line| line.split_once('\t')).collect());

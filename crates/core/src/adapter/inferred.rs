@@ -43,7 +43,8 @@ impl InferredTypes {
     /// Returns the instances of one template with their decoded types.
     ///
     /// ```
-    /// use mixer_adapter_core::{adapter::{InferredType, InferredTypes}, template::{ListEntry, Quota}};
+    /// use mixer_adapter_core::adapter::{InferredType, InferredTypes};
+    /// use mixer_adapter_templates::{ListEntry, Quota};
     /// let types = InferredTypes::new(vec![InferredType::new("path.instance.shop", "listentry", &b""[..])]);
     /// assert_eq!(types.of::<ListEntry>().count(), 1);
     /// assert_eq!(types.of::<Quota>().count(), 0);

@@ -31,7 +31,8 @@ use crate::template::Template;
 /// Mixers and sessions with equal configurations share one handler.
 ///
 /// ```
-/// use mixer_adapter_core::{Adapter, AdapterError, Check, Code, Handle, template::{checknothing, CheckNothing}};
+/// use mixer_adapter_core::{Adapter, AdapterError, Check, Code, Handle};
+/// use mixer_adapter_templates::{CheckNothing, checknothing};
 /// # use mixer_adapter_core::adapter::Config;
 /// # #[derive(Clone, PartialEq, mixer_adapter_core::prost::Message)]
 /// # #[prost(prost_path = "mixer_adapter_core::prost")]

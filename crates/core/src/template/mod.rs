@@ -1,15 +1,13 @@
 //! Templates: the schemas of the instances that adapters receive, each with its answer and gRPC method.
 //!
-//! The standard templates and `kubernetes` are here: a marker type such as [`ListEntry`] and a module of messages such as
-//! [`listentry`] for each. `mixer_adapter_build::template` generates the same for a template of an author's own.
+//! The standard templates are in `mixer-adapter-templates`: for each a marker type, such as `ListEntry`, and a module of
+//! messages, such as `listentry`. `mixer_adapter_build::template` generates the same for a template of an author's own.
 
 mod declare;
-mod standard;
 mod variety;
 
 use prost::Message;
 
-pub use standard::*;
 pub use variety::Variety;
 
 use crate::proto::Any;

@@ -26,8 +26,9 @@ use mixer_adapter_core::{
         dynamic::{DescriptorSet, DynamicTemplate},
         suggest::suggestion,
     },
-    template::{STANDARD, Variety},
+    template::Variety,
 };
+use mixer_adapter_templates::STANDARD;
 
 /// An instance as rules refer to it.
 #[derive(Clone, Debug)]

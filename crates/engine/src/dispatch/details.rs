@@ -15,7 +15,7 @@ use crate::{
     rules::HeaderRule,
     trace::Phase,
 };
-use mixer_adapter_core::template::quota;
+use mixer_adapter_templates::quota;
 
 impl AnswerDetails {
     pub(super) fn of_denial(mut rules: Vec<Arc<str>>, failures: FailureTexts) -> Self {

@@ -4,7 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::attribute::{AttributeValue, Bag};
-use mixer_adapter_core::{framework::dynamic::DescriptorSet, template::STANDARD};
+use mixer_adapter_core::framework::dynamic::DescriptorSet;
+use mixer_adapter_templates::STANDARD;
 
 /// An instance of one of the standard templates, with `s` declared as STRING, `i` as INT64 and `m` as STRING_MAP.
 fn compile(source: TemplateSource, template: &str, params: Json) -> Result<(Instance, Bag), String> {

@@ -21,11 +21,9 @@ use tonic_prost::ProstCodec;
 
 use crate::{
     Services,
-    attributes::LogSender,
+    attributes::{LogSender, Node},
     counters::Counters,
-    proto::envoy::service::accesslog::v3::{
-        StreamAccessLogsResponse, stream_access_logs_message::Identifier,
-    },
+    proto::envoy::service::accesslog::v3::StreamAccessLogsResponse,
 };
 
 /// Maximum size of the identifier of a stream in bytes; that of Envoy 1.40 has about 70 kB.
@@ -40,6 +38,13 @@ pub(crate) struct LogMessage {
     http_logs: Option<LogEntries>,
     #[prost(message, optional, tag = "3")]
     tcp_logs: Option<LogEntries>,
+}
+
+/// The node of the sender, from the identifier of a stream.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Identifier {
+    #[prost(message, optional, tag = "1")]
+    node: Option<Node>,
 }
 
 /// Encoded entries. They are copies: a part of the message would hold the memory of all of it, with unknown fields, while it waits.
@@ -173,18 +178,23 @@ impl Drop for OpenStream {
 mod tests {
     use super::*;
     use crate::proto::envoy::{
-        config::core::v3::Node,
+        config::core::v3,
         data::accesslog::v3::{HttpAccessLogEntry, TcpAccessLogEntry},
         service::accesslog::v3::{
             StreamAccessLogsMessage,
-            stream_access_logs_message::{HttpAccessLogEntries, LogEntries as Entries, TcpAccessLogEntries},
+            stream_access_logs_message::{
+                HttpAccessLogEntries, Identifier, LogEntries as Entries, TcpAccessLogEntries,
+            },
         },
     };
 
     #[test]
     fn a_message_is_read_as_envoy_writes_it() {
-        let node = Some(Node { id: "front".to_owned(), ..Node::default() });
+        let extensions = vec![v3::Extension::default()];
+        let node = Some(v3::Node { id: "front".to_owned(), extensions, ..v3::Node::default() });
         let identifier = Identifier { node, log_name: "log".to_owned() };
+        let sender = super::Identifier::decode(&*identifier.encode_to_vec()).unwrap_or_default().node;
+        assert_eq!(sender, Some(Node { id: "front".to_owned(), metadata: None }));
         let http = HttpAccessLogEntries { log_entry: vec![HttpAccessLogEntry::default(); 3] };
         let tcp = TcpAccessLogEntries { log_entry: vec![TcpAccessLogEntry::default(); 2] };
         for (entries, http, tcp) in [(Entries::HttpLogs(http), 3, 0), (Entries::TcpLogs(tcp), 0, 2)] {

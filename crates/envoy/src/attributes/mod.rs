@@ -25,5 +25,5 @@ pub(crate) use check::check_attributes;
 pub(crate) use descriptor::descriptor_attributes;
 pub(crate) use host::NamespaceMap;
 pub(crate) use log::{http_attributes, tcp_attributes};
-pub(crate) use node::{ConnectionCount, LogSender};
+pub(crate) use node::{ConnectionCount, LogSender, Node};
 pub(crate) use request::is_grpc;

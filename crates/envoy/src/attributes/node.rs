@@ -13,7 +13,17 @@ use mixer_adapter_engine::attribute::StringMap;
 use prost_types::{Struct, value::Kind};
 
 use super::metadata::scalar;
-use crate::proto::envoy::config::core::v3::Node;
+
+/// `envoy.config.core.v3.Node` with the fields that are used. Extensions, most of its size, are not decoded.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Node {
+    /// The name of the Envoy; Istio's have the form `sidecar~IP~POD.NAMESPACE~DOMAIN`.
+    #[prost(string, tag = "1")]
+    pub(crate) id: String,
+    /// Metadata of the bootstrap.
+    #[prost(message, optional, tag = "3")]
+    pub(crate) metadata: Option<Struct>,
+}
 
 /// Maximum number of connections of all streams whose bytes are remembered, 40 MB. Further ones have no differences.
 const MAX_CONNECTIONS: usize = 1_000_000;

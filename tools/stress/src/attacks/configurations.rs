@@ -10,13 +10,14 @@ use mixer_adapter_core::{
         Any, CheckResult, QuotaRequest, QuotaResult, ReportResult,
         istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams,
     },
-    template::{ListEntry, LogEntry, Metric, Quota, Template as _, listentry, logentry, metric, quota},
+    template::Template as _,
     value::Value,
 };
 use mixer_adapter_list as list;
 use mixer_adapter_memquota as memquota;
 use mixer_adapter_prometheus as prometheus;
 use mixer_adapter_stdio as stdio;
+use mixer_adapter_templates::{ListEntry, LogEntry, Metric, Quota, listentry, logentry, metric, quota};
 use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};

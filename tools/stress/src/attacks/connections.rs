@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use mixer_adapter_core::template::{ListEntry, Template as _};
+use mixer_adapter_core::template::Template as _;
+use mixer_adapter_templates::ListEntry;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use super::Expectation;

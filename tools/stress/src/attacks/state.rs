@@ -6,12 +6,13 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use mixer_adapter_core::{
     proto::{Any, CheckResult},
-    template::{ListEntry, Template as _},
+    template::Template as _,
 };
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
 };
 use mixer_adapter_list as list;
+use mixer_adapter_templates::ListEntry;
 
 use super::{
     Expectation,

@@ -6,7 +6,7 @@ const MODEL: &str = "mixer/adapter/model/v1beta1";
 
 /// A pool with the files that a real Mixer knows.
 fn known() -> DescriptorPool {
-    let mut compiler = protox::Compiler::new(["proto"]).unwrap();
+    let mut compiler = protox::Compiler::new(["../proto"]).unwrap();
     let model = ["check", "report", "quota", "extensions"].map(|file| format!("{MODEL}/{file}.proto"));
     compiler.open_files(model).unwrap();
     compiler.open_file("google/protobuf/timestamp.proto").unwrap();

@@ -4,8 +4,6 @@ mod descriptor_set;
 mod error;
 mod infer;
 mod request;
-#[cfg(test)]
-mod tests;
 
 use http::uri::PathAndQuery;
 use prost_reflect::{FileDescriptor, MessageDescriptor};

@@ -30,11 +30,9 @@ use crate::{
     },
     remote::{OpenError, Options, Resolver, Session, SessionState, SetupStep},
 };
-use mixer_adapter_core::{
-    proto::{Any, CheckResult, Status},
-    template::checknothing::HandleCheckNothingRequest,
-};
+use mixer_adapter_core::proto::{Any, CheckResult, Status};
 use mixer_adapter_host::handler::{Caller, Closing};
+use mixer_adapter_templates::checknothing::HandleCheckNothingRequest;
 
 const BACKEND: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/";
 

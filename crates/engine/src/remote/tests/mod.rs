@@ -29,14 +29,12 @@ use tokio::{net::TcpSocket, runtime::Handle};
 use self::probe::configured;
 use super::{Backoff, OpenError, Options, RemoteAdapter, Session};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_core::{
-    proto::Any,
-    template::{CheckNothing, Template as _, checknothing},
-};
+use mixer_adapter_core::{proto::Any, template::Template as _};
 use mixer_adapter_host::{
     NewSession,
     handler::{Caller, Closing},
 };
+use mixer_adapter_templates::{CheckNothing, checknothing};
 
 /// Options with which nothing takes long.
 fn quick() -> Options {

@@ -12,12 +12,12 @@ use mixer_adapter_core::{
     Adapter, AdapterError, Check, Code, Handle,
     adapter::{Config, ConfigErrors, InferredTypes},
     proto::{Any, CheckResult},
-    template::{CheckNothing, checknothing},
 };
 use mixer_adapter_host::{
     Host,
     handler::{Adapters, Closing, TableLimits},
 };
+use mixer_adapter_templates::{CheckNothing, checknothing};
 
 /// What the adapter does; on the wire a message that there is.
 #[derive(Clone, PartialEq, prost::Message)]

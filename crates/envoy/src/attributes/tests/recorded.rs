@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::vocabulary;
 use crate::attributes::{
-    LogSender, check_attributes, descriptor_attributes, http_attributes, tcp_attributes,
+    LogSender, Node, check_attributes, descriptor_attributes, http_attributes, tcp_attributes,
 };
 use crate::{
     options::MappingOptions,
@@ -46,7 +46,7 @@ fn of_check(name: &str) -> Attributes {
 fn of_log(first: &str, name: &str) -> Attributes {
     let first: StreamAccessLogsMessage = message(first);
     let node = first.identifier.unwrap().node.unwrap();
-    let sender = LogSender::new(Some(&node), Default::default());
+    let sender = LogSender::new(Some(&Node::decode(&*node.encode_to_vec()).unwrap()), Default::default());
     let options = MappingOptions::default();
     let bag = match message::<StreamAccessLogsMessage>(name).log_entries.unwrap() {
         LogEntries::HttpLogs(entries) => {

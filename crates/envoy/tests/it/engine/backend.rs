@@ -16,7 +16,6 @@ use mixer_adapter_core::{
         CheckResult, QuotaRequest, QuotaResult, Status as DeniedStatus,
         istio::mixer::adapter::model::v1beta1::quota_result,
     },
-    template::STANDARD,
 };
 use mixer_adapter_engine::{
     HandlerBackend, Mixer, Snapshot,
@@ -27,6 +26,7 @@ use mixer_adapter_host::{
     Host,
     handler::{Adapters, Closing, TableLimits},
 };
+use mixer_adapter_templates::STANDARD;
 use prost::Message as _;
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;

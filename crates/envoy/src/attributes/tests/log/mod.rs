@@ -12,10 +12,10 @@ use prost_types::{Duration, Struct, Timestamp, Value, value::Kind};
 
 use super::{Attributes, all, assert_has, ip, socket, texts, vocabulary};
 use crate::{
-    attributes::{LogSender, http_attributes, tcp_attributes},
+    attributes::{LogSender, Node, http_attributes, tcp_attributes},
     options::MappingOptions,
     proto::envoy::{
-        config::core::v3::{Metadata, Node, RequestMethod},
+        config::core::v3::{Metadata, RequestMethod},
         data::accesslog::v3::{
             AccessLogCommon, AccessLogType, ConnectionProperties, HttpAccessLogEntry, HttpRequestProperties,
             HttpResponseProperties, ResponseFlags, TcpAccessLogEntry, TlsProperties,
@@ -61,9 +61,5 @@ fn node() -> Node {
         ("OWNER", text("kubernetes://apis/apps/v1/namespaces/shop/deployments/web")),
         ("LABELS", Kind::StructValue(fields(&[("app", text("web"))]))),
     ]);
-    Node {
-        id: "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".to_owned(),
-        metadata: Some(metadata),
-        ..Node::default()
-    }
+    Node { id: "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".to_owned(), metadata: Some(metadata) }
 }

@@ -1,0 +1,5 @@
+//! The core with the standard templates.
+#![allow(clippy::unwrap_used)]
+
+mod dynamic_templates;
+mod templates;
