@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use crate::support::{Server, binary, debian, eventually};
 use serde_json::{Value as Json, json};
 
-const PAGE: &str = include_str!("../../../docs/configuration.md");
+const PAGE: &str = include_str!("../../../docs/configuration/xds.md");
 
 const RESOURCES: &str = "
 '@type': type.googleapis.com/envoy.config.route.v3.RouteConfiguration

@@ -97,8 +97,11 @@ fn each_limit_is_the_option_of_its_flag() {
 
 #[test]
 fn defaults_are_those_of_the_documentation() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = ["flags.md", "limits.md"].map(|page| {
+        let path = format!("{}/docs/operating/{page}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    });
+    let page = page.concat();
     let command = command();
     for (flag, _) in LIMITS {
         let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{flag}` | ")));

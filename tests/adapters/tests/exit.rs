@@ -25,7 +25,7 @@ use support::{Client, any, framed, post};
 use test_adapters::probe::Params;
 
 const GRACE: &str = "1s";
-/// Far above `--grace` and a second, the limit of a shutdown (docs/operating.md#stopping), so that a busy machine fails nothing: what
+/// Far above `--grace` and a second, the limit of a shutdown (docs/operating/reload-and-shutdown.md#shutdown), so that a busy machine fails nothing: what
 /// these servers would wait for never ends.
 const SOON: Duration = Duration::from_secs(30);
 const LONG_GRACE: &str = "1h";

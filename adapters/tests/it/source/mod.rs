@@ -295,8 +295,8 @@ async fn call<Q: Message + 'static, P: Message + Default + 'static>(
 
 #[test]
 fn the_resources_of_envoy_that_the_documentation_shows_are_served() {
-    let page = include_str!("../../../../docs/configuration.md");
-    let shown = page.split("### Resources of Envoy").nth(1).unwrap().split("```yaml\n").nth(1).unwrap();
+    let page = include_str!("../../../../docs/configuration/serving.md");
+    let shown = page.split("## Resources of Envoy").nth(1).unwrap().split("```yaml\n").nth(1).unwrap();
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("shown.yaml"), shown.split("```").next().unwrap()).unwrap();
     let server = start(directory.path(), &[]);
