@@ -1,4 +1,4 @@
-//! Settings of a quota instance behind Envoy, by annotations (docs/envoy.md#settings-of-a-quota).
+//! Settings of a quota instance behind Envoy, by annotations (docs/envoy/rate-limits.md#settings-of-a-quota).
 
 use mixer_adapter_core::{adapter::LimitOverride, framework::setters};
 

@@ -1,5 +1,5 @@
 //! The services by which Envoy requests decisions and sends access logs, answered by the rules and adapters of a Mixer
-//! (docs/envoy.md).
+//! (docs/envoy/README.md).
 
 mod access_log;
 mod answer;

@@ -117,7 +117,7 @@ fn endpoint(address: &str) -> String {
     format!("{{endpoint: {{address: {}}}}}", socket(host, port.parse().unwrap_or_default()))
 }
 
-const BOOTSTRAP: &str = r#"# Envoy in front of a service, with mixer-adapter behind its filters: docs/envoy.md
+const BOOTSTRAP: &str = r#"# Envoy in front of a service, with mixer-adapter behind its filters: docs/envoy/README.md
 #
 # What happens if something fails:
 $FAILURE_MODES

@@ -58,7 +58,7 @@ pub(super) fn gateway(options: &EnvoyConfig, requirements: &Requirements, gatewa
     fill(RESOURCES, &[&own[..], &common].concat())
 }
 
-const RESOURCES: &str = r#"# Envoy Gateway with mixer-adapter as its external authorization, access log and rate limit service: docs/envoy.md
+const RESOURCES: &str = r#"# Envoy Gateway with mixer-adapter as its external authorization, access log and rate limit service: docs/envoy/README.md
 #
 # What happens if something fails:
 $FAILURE_MODES

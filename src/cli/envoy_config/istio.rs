@@ -62,7 +62,7 @@ pub(super) fn istio(options: &EnvoyConfig, requirements: &Requirements) -> Strin
     )
 }
 
-const RESOURCES: &str = r#"# Istio with mixer-adapter as its external authorization, access log and rate limit service: docs/envoy.md
+const RESOURCES: &str = r#"# Istio with mixer-adapter as its external authorization, access log and rate limit service: docs/envoy/README.md
 #
 # What happens if something fails:
 $FAILURE_MODES

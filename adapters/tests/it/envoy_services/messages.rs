@@ -225,7 +225,7 @@ fn answer(path: &str, denies: bool) -> Vec<u8> {
     if path != CHECK {
         return Vec::new();
     }
-    // As the server answers: docs/envoy.md#the-decision.
+    // As the server answers: docs/envoy/answers.md#the-decision.
     let (code, outcome) = if denies { (7, "denied") } else { (0, "allowed") };
     let mut fields =
         vec![("decision_id", text("d-1")), ("outcome", text(outcome)), ("rules", text("paths.rule.shop"))];

@@ -9,7 +9,7 @@ pub struct StandardAttribute {
     /// The type.
     pub value_type: ValueType,
     /// `istioproxy` or `kubernetes`, the manifests of Istio that declare it; `envoy` for attributes of requests of Envoy that Istio's
-    /// manifests do not have (docs/envoy.md#attributes), which are always declared.
+    /// manifests do not have (docs/envoy/attributes.md), which are always declared.
     pub produced_by: &'static str,
     /// A description, as a noun phrase.
     pub meaning: &'static str,

@@ -1,4 +1,4 @@
-//! `envoy.service.accesslog.v3.AccessLogService`: reports entries of access logs (docs/envoy.md#access-logs).
+//! `envoy.service.accesslog.v3.AccessLogService`: reports entries of access logs (docs/envoy/attributes.md#access-logs).
 //!
 //! Streams are always read, because an Envoy whose stream is not read keeps its entries in memory. What was read waits in a
 //! bounded queue to become instances, which wait in a bounded queue for each handler. What does not fit into a queue is lost,

@@ -1,4 +1,4 @@
-//! Attributes of requests, from the messages of Envoy (docs/envoy.md#attributes).
+//! Attributes of requests, from the messages of Envoy (docs/envoy/attributes.md).
 //!
 //! An attribute is set only if Envoy sent a value: expressions rely on its absence. Attributes that the configuration does not
 //! declare are dropped.

@@ -1,4 +1,4 @@
-//! `envoy.service.ratelimit.v3.RateLimitService`: requests quotas for descriptors (docs/envoy.md#rate-limits).
+//! `envoy.service.ratelimit.v3.RateLimitService`: requests quotas for descriptors (docs/envoy/rate-limits.md).
 
 mod calls;
 pub(crate) mod descriptor;

@@ -1,4 +1,4 @@
-//! Annotations of quotas (docs/envoy.md#settings-of-a-quota).
+//! Annotations of quotas (docs/envoy/rate-limits.md#settings-of-a-quota).
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The tables of attributes in docs/envoy.md, row by row.
+//! The tables of attributes in docs/envoy/attributes.md, row by row.
 #![allow(clippy::unwrap_used)]
 
 mod check;

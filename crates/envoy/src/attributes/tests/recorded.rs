@@ -1,4 +1,4 @@
-//! The tables of attributes in docs/envoy.md for messages of a real Envoy 1.40, which
+//! The tables of attributes in docs/envoy/attributes.md for messages of a real Envoy 1.40, which
 //! `adapters/tests/it/envoy_services/messages.rs` recorded: the requests and the configuration are described there.
 
 use std::collections::BTreeMap;
