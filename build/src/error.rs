@@ -42,6 +42,12 @@ pub enum Error {
     /// prost cannot generate Rust.
     #[error("Rust code cannot be generated: {0}")]
     Rust(#[source] io::Error),
+    /// The package that is built depends neither on `mixer-adapter` nor on `mixer-adapter-core`.
+    #[error(
+        "Cargo.toml has none of the crates that generated code uses: add mixer-adapter to the dependencies of a program, or \
+         mixer-adapter-core and mixer-adapter-templates to those of a library"
+    )]
+    NoFramework,
     /// The variable OUT_DIR of build scripts is missing.
     #[error("OUT_DIR is not set: call this from build.rs")]
     NoOutDir,

@@ -99,6 +99,7 @@ use protox::file::{ChainFileResolver, IncludeFileResolver};
 /// is not valid, the build script ends with all faults; use [`ConfigProto`] to handle the error.
 pub fn adapter(config_proto: impl AsRef<Path>) {
     finish(|| {
+        rust::check_dependencies()?;
         let config = ConfigProto::open(config_proto)?;
         rerun_if_changed(config.inputs());
         config.write(&Output::of_build_script()?)
@@ -110,6 +111,7 @@ pub fn adapter(config_proto: impl AsRef<Path>) {
 /// If the file is not valid, the build script ends with all faults; use [`Template`] to handle the error.
 pub fn template(template_proto: impl AsRef<Path>) {
     finish(|| {
+        rust::check_dependencies()?;
         let template = Template::open(template_proto)?;
         rerun_if_changed(template.inputs());
         template.write(&Output::of_build_script()?)

@@ -11,14 +11,22 @@ use crate::{Error, comments};
 /// The path of the crate that generated code refers to: `mixer-adapter-core`, or else the facade `mixer-adapter`, under the
 /// name that it has in the Cargo.toml of the crate being built.
 pub(crate) static ROOT: LazyLock<String> = LazyLock::new(|| {
-    let found = crate_name("mixer-adapter-core").or_else(|_| crate_name("mixer-adapter"));
-    match found {
+    match framework() {
         Ok(FoundCrate::Name(name)) => format!("::{name}"),
         // Only the core generates code for itself, and it has an alias by `extern crate self`.
         Ok(FoundCrate::Itself) => "::mixer_adapter_core".to_owned(),
         Err(_) => "::mixer_adapter".to_owned(),
     }
 });
+
+fn framework() -> Result<FoundCrate, proc_macro_crate::Error> {
+    crate_name("mixer-adapter-core").or_else(|_| crate_name("mixer-adapter"))
+}
+
+/// Returns an error if the crate being built depends on neither of the crates of [`ROOT`].
+pub(crate) fn check_dependencies() -> Result<(), Error> {
+    framework().map(drop).map_err(|_| Error::NoFramework)
+}
 
 /// Messages that are implemented by hand in the core's module `value`.
 const VALUES: &[(&str, &str)] = &[
