@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use futures_util::{StreamExt as _, stream};
 use mixer_adapter::prost::Message;
-use mixer_adapter_config::proto::{
+use mixer_adapter_streams::proto::{
     envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DeltaDiscoveryResponse,
         aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,

@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use mixer_adapter::proto::Any;
-use mixer_adapter_config::{
+use mixer_adapter_net::Rate;
+use mixer_adapter_streams::{
     mcp::source as mcp,
     stream::{
-        Rate, RawChange, RawResource, listen,
+        RawChange, RawResource, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions},
     },
     xds::source as xds,

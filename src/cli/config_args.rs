@@ -6,14 +6,13 @@ use anyhow::Context as _;
 use clap::{Args, builder::TypedValueParser};
 
 use super::{UsageError, input};
-use mixer_adapter_config::{
-    self as config, CollectionFilter, ConfigSet, ConfigUrl, Parsed, Scoped, ScopedUrl, ValidationError,
-    collection_filters,
-    source::{SourceSettings, Wanted},
-};
+use mixer_adapter_config::{self as config, CollectionFilter, ConfigSet, Parsed, ValidationError};
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnDeprecated, OnField},
     dispatch::{FailurePolicy, OnFailure, OnUnknownQuota},
+};
+use mixer_adapter_streams::{
+    ConfigUrl, ConfigUrlError, FILE_FORMATS, Scoped, ScopedUrl, SourceSettings, Wanted, collection_filters,
 };
 
 /// The configuration, and the policies for its faults and for failed calls.
@@ -150,7 +149,7 @@ impl ConfigArgs {
         };
         let settings = SourceSettings::new(&self.default_config_namespace)
             .collections(filter.collections().iter().map(wanted).collect());
-        let usage = |error: config::ConfigUrlError| UsageError(error.to_string());
+        let usage = |error: ConfigUrlError| UsageError(error.to_string());
         let Some(server) = url.server(&settings).map_err(usage)? else { return Ok(Parsed::default()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(runtime.context("cannot start the runtime")?.block_on(server.read_once(DELIVERY))?)
@@ -172,7 +171,9 @@ impl ConfigArgs {
                 let mut all = Parsed::default();
                 for (url, filter) in filtered(parts)? {
                     let parsed = match url {
-                        ConfigUrl::Files(path) => config::read(path, &self.default_config_namespace),
+                        ConfigUrl::Files(path) => {
+                            config::read(path, &self.default_config_namespace, FILE_FORMATS)
+                        }
                         server => self.read_server(server, &filter)?,
                     };
                     let own = |resource: &config::Resource| filter.includes(&resource.collection);

@@ -18,7 +18,6 @@ use crate::{
     answer::check_text,
     service::mixer::{explain_check, explain_report},
 };
-use mixer_adapter_config::ScopedUrl;
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
@@ -27,6 +26,7 @@ use mixer_adapter_engine::{
     trace::{Step, Trace},
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+use mixer_adapter_streams::ScopedUrl;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -17,9 +17,9 @@ use super::{
     rpc_error::RpcError,
 };
 use crate::service::mixer::{explain_check, explain_report};
-use mixer_adapter_config::ScopedUrl;
 use mixer_adapter_engine::{Mixer, proto::istio::mixer::v1::CheckRequest};
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+use mixer_adapter_streams::ScopedUrl;
 
 pub(super) const EXAMPLES: &str = concat!(
     "\

@@ -25,14 +25,7 @@ use super::{
     value_parsers,
 };
 use crate::service::{Bound, Server, ServerOptions, Workers};
-use mixer_adapter_config::{
-    self as config, Apply as _, Change, Update,
-    proto::{
-        self,
-        envoy::config::core::v3::{BuildVersion, Extension},
-    },
-    stream::StreamMemory,
-};
+use mixer_adapter_config::{self as config, Apply as _, Change, Update};
 use mixer_adapter_core::framework::version::SemanticVersion;
 use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
@@ -40,7 +33,15 @@ use mixer_adapter_host::{
     handler::{AdaptersBuilder, Closing, TableLimits},
     session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
 };
-use mixer_adapter_net::{ListenAddress, available_memory, grpc::FREE_BYTES, raise_open_files, read_file};
+use mixer_adapter_net::{
+    ListenAddress, available_memory,
+    grpc::{FREE_BYTES, StreamMemory},
+    raise_open_files, read_file,
+};
+use mixer_adapter_streams::proto::envoy::{
+    config::core::v3::{BuildVersion, Extension},
+    r#type::v3::SemanticVersion as EnvoyVersion,
+};
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
 #[derive(Debug, Args)]
@@ -439,8 +440,7 @@ fn extensions(host: &Host) -> Vec<Extension> {
 
 fn build_version(version: SemanticVersion) -> BuildVersion {
     let SemanticVersion { major, minor, patch } = version;
-    let version =
-        proto::envoy::r#type::v3::SemanticVersion { major_number: major, minor_number: minor, patch };
+    let version = EnvoyVersion { major_number: major, minor_number: minor, patch };
     BuildVersion { version: Some(version), ..BuildVersion::default() }
 }
 

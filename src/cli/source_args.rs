@@ -7,14 +7,13 @@ use clap::Args;
 use tokio::{net::TcpListener, sync::watch};
 
 use super::{UsageError, config_args::ConfigArgs, tls_args::TlsArgs, value_parsers};
-use mixer_adapter_config::{
-    Collection, CollectionFilter, ConfigUrlError, ListenUrl, LossPolicy, MergedSource, Scoped, StreamSource,
-    collection, collection_filters,
-    proto::envoy::config::core::v3::Extension,
-    source::{Source, SourceSettings, Wanted},
-    stream::{Listener, StreamMemory, sink::Cache},
-};
+use mixer_adapter_config::{Collection, CollectionFilter, LossPolicy, MergedSource, source::Source};
 use mixer_adapter_net::LimitHits;
+use mixer_adapter_net::{Listener, grpc::StreamMemory};
+use mixer_adapter_streams::{
+    ConfigUrlError, ListenUrl, Scoped, SourceSettings, StreamSource, Wanted, collection, collection_filters,
+    proto::envoy::config::core::v3::Extension, stream::sink::Cache,
+};
 
 /// Options of sources that are not files.
 #[derive(Debug, Args)]

@@ -22,7 +22,7 @@ use super::{
     style,
 };
 use crate::service::mixer::{explain_check, explain_report};
-use mixer_adapter_config::{ConfigUrl, ScopedUrl, test_files};
+use mixer_adapter_config::test_files;
 use mixer_adapter_core::framework::{status::status_name, suggest::suggest};
 use mixer_adapter_engine::{
     Mixer,
@@ -33,6 +33,7 @@ use mixer_adapter_engine::{
     trace::Step,
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+use mixer_adapter_streams::{ConfigUrl, ScopedUrl};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

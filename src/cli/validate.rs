@@ -21,12 +21,13 @@ use super::{
     progress::Progress,
     style,
 };
-use mixer_adapter_config::{self as config, ConfigSet, ConfigUrl, Parsed, ValidationError, stream};
+use mixer_adapter_config::{self as config, ConfigSet, Parsed, ValidationError};
 use mixer_adapter_engine::build::{SnapshotBuilder, unused};
 use mixer_adapter_host::{
     Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
 };
+use mixer_adapter_streams::{ConfigUrl, FILE_FORMATS, stream};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -170,7 +171,7 @@ impl Validate {
                     let parsed = files.iter().map(|file| {
                         progress.at(read_files);
                         read_files += 1;
-                        config::read(file, &self.default_config_namespace)
+                        config::read(file, &self.default_config_namespace, FILE_FORMATS)
                     });
                     let parsed = parsed.collect();
                     (files, parsed)

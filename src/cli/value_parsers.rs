@@ -36,7 +36,7 @@ pub(super) enum ValueError {
     #[error("write mcp://HOST:PORT, or mcps:// for TLS")]
     Sink,
     #[error(transparent)]
-    Url(#[from] mixer_adapter_config::ConfigUrlError),
+    Url(#[from] mixer_adapter_streams::ConfigUrlError),
     #[cfg(feature = "otlp")]
     #[error("write http://HOST:PORT of a collector, such as http://127.0.0.1:4317, or https:// for TLS")]
     Endpoint,

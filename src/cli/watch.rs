@@ -19,11 +19,11 @@ use super::{
     UsageError, log_args, output_args::OutputArgs, source_args::ClientArgs, tls_args::ClientTlsArgs,
     value_parsers, watch_files::StateFiles,
 };
-use mixer_adapter_config::{
-    Collection, ConfigUrl, ConfigUrlError, Offer, Subscription,
+use mixer_adapter_config::{Collection, Offer};
+use mixer_adapter_streams::{
+    ConfigUrl, ConfigUrlError, SourceSettings, Subscription, Wanted,
     certify::{Certification, Outcome, Protocol, certify},
     collection,
-    source::{SourceSettings, Wanted},
     stream::{RawChange, RawResource, Trace, Traced, collection_of, type_urls_of},
     xds::sink::own_node,
 };

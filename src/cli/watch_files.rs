@@ -10,10 +10,8 @@ use anyhow::Context as _;
 use serde_json::Value as Json;
 
 use super::output_args::DataFormat;
-use mixer_adapter_config::{
-    Collection,
-    stream::{RawChange, RawResource},
-};
+use mixer_adapter_config::Collection;
+use mixer_adapter_streams::stream::{RawChange, RawResource};
 
 /// A directory with a file for each collection.
 pub(super) struct StateFiles {

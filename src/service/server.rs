@@ -26,12 +26,12 @@ use super::{
     process_metrics::ProcessMetrics,
     service_list::{MAX_NAME_REQUEST, reflection, service_group, service_names},
 };
-use mixer_adapter_config::stream::metrics::McpMetrics;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, handler::BoxFuture, session::STEPS_TO_EXPIRE};
 use mixer_adapter_net::{
     Authorization, Connection, HttpService, LimitHits, ListenAddress, Listener, OwnThread, Workers, tls,
 };
+use mixer_adapter_streams::stream::metrics::McpMetrics;
 
 /// A server that could not start.
 #[derive(Debug, thiserror::Error)]

@@ -16,17 +16,7 @@ use mixer_adapter::{
     service::{Server, ServerOptions, Workers},
     tonic::service::Routes,
 };
-use mixer_adapter_config::{
-    Change, CollectionFilter, ConfigUrl, MergedSource, Offers, Types, Update,
-    mcp::source as mcp,
-    parse,
-    source::{self, SourceSettings},
-    stream::{
-        listen,
-        source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
-    },
-    xds,
-};
+use mixer_adapter_config::{Change, CollectionFilter, MergedSource, Offers, Update, parse, source};
 use mixer_adapter_engine::{
     ConfigStatus, Controller, Mixer,
     build::{BuildOptions, Connector},
@@ -36,6 +26,15 @@ use mixer_adapter_engine::{
 use mixer_adapter_host::{
     Host,
     handler::{Adapters, Closing, TableLimits},
+};
+use mixer_adapter_streams::{
+    ConfigUrl, SourceSettings, Types,
+    mcp::source as mcp,
+    stream::{
+        listen,
+        source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
+    },
+    xds,
 };
 use test_adapters::Recorded;
 use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinSet};

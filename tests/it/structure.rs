@@ -284,20 +284,37 @@ fn comments_are_plain() {
     assert_eq!(found.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-#[test]
-fn an_adapter_depends_on_few_packages() {
+/// The packages that a program with this one contains.
+fn packages(folder: &str) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "-e", "normal", "--prefix", "none", "--no-dedupe"])
-        .current_dir(Path::new(ROOT).join("adapters/denier"))
+        .current_dir(Path::new(ROOT).join(folder))
         .output()
         .unwrap();
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let text = String::from_utf8(tree.stdout).unwrap();
-    let packages: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
-    let own: Vec<&str> =
-        packages.iter().copied().filter(|package| package.starts_with("mixer-adapter")).collect();
-    assert_eq!(own, ["mixer-adapter-core", "mixer-adapter-denier", "mixer-adapter-templates"]);
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+fn own(packages: &BTreeSet<String>) -> Vec<&str> {
+    packages.iter().map(String::as_str).filter(|package| package.starts_with("mixer-adapter")).collect()
+}
+
+#[test]
+fn an_adapter_depends_on_few_packages() {
+    let packages = packages("adapters/denier");
+    assert_eq!(own(&packages), ["mixer-adapter-core", "mixer-adapter-denier", "mixer-adapter-templates"]);
     assert!(packages.len() <= 45, "{}: {packages:?}", packages.len());
+}
+
+/// The engine takes configuration from whatever delivers it, and configuration opens no connections.
+#[test]
+fn the_engine_does_not_depend_on_streams_and_configuration_not_on_the_network() {
+    let engine = packages("crates/engine");
+    assert!(engine.contains("mixer-adapter-config") && !engine.contains("mixer-adapter-streams"));
+    let config = packages("crates/config");
+    assert_eq!(own(&config), ["mixer-adapter-config", "mixer-adapter-core"]);
+    assert!(["hyper", "h2", "tonic"].iter().all(|package| !config.contains(*package)), "{config:?}");
 }
 
 /// Without a package, `cargo run` needs one program to choose.

@@ -11,7 +11,7 @@ use crate::{
     process::{cargo, output, root, run},
 };
 
-/// Writes the descriptors of `crates/config/descriptors`, adds new entries to the baseline of the protos, and writes `docs/reference`.
+/// Writes the descriptors of `crates/streams/descriptors`, adds new entries to the baseline of the protos, and writes `docs/reference`.
 ///
 /// # Errors
 ///
@@ -19,13 +19,13 @@ use crate::{
 pub(crate) fn generate() -> Result<()> {
     let source = sources_of("envoy-types")?.join("src/generated/types.bin");
     let descriptors = fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
-    let folder = root().join("crates/config/descriptors");
+    let folder = root().join("crates/streams/descriptors");
     fs::write(folder.join("envoy.binpb"), without_details(&descriptors)?)?;
     let (v2, successors) = envoy_v2::facts(&sources_of("data-plane-api")?, &descriptors)?;
     fs::write(folder.join("envoy_v2.binpb"), without_details(&v2)?)?;
-    fs::write(folder.join("envoy_v2.tsv"), successors)?;
+    fs::write(root().join("crates/config/src/envoy_v2.tsv"), successors)?;
     run(cargo()
-        .args(["test", "--package", "mixer-adapter-config", "--lib", "istio_descriptors"])
+        .args(["test", "--package", "mixer-adapter-streams", "--lib", "istio_descriptors"])
         .env("UPDATE_ISTIO_DESCRIPTORS", "1"))?;
     run(cargo()
         .args(["test", "--package", "mixer-adapter", "--test", "it", "protos::"])

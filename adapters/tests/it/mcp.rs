@@ -4,10 +4,10 @@ use std::{fs, net::SocketAddr, sync::mpsc, time::Duration};
 
 use crate::support::{Server, binary, eventually, run};
 use mixer_adapter::tonic::service::Routes;
-use mixer_adapter_config::{
+use mixer_adapter_config::source::FileSource;
+use mixer_adapter_streams::{
     Types,
     mcp::source,
-    source::FileSource,
     stream::{
         DialOptions, Peer, listen,
         source::{Catalogue, ConfigServer, ConfigServerOptions, feed},

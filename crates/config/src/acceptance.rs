@@ -22,12 +22,16 @@ use std::{
 use futures_util::future::join_all;
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{
-    Change, Collection, Decision, MergedSource, Offer, Offers, Update, ValidationError, Verdict,
+use crate::{
     candidate::{Candidate, accept, join},
+    change::Change,
+    collection::Collection,
     first::{self, FirstConfiguration},
     holdings::{HeldBack, Holdings, Loss},
+    merged_source::MergedSource,
+    offer::{Decision, Offer, Offers, Update, Verdict},
     source::SourceHandle,
+    validation_error::ValidationError,
 };
 
 /// Applies configuration.

@@ -1,9 +1,9 @@
 //! Texts of limited length, for peers, logs and status pages: what a peer or an author sends may be long.
 
 /// The longest text in a NACK or a status, in bytes: far below what peers accept in one message or header.
-pub(crate) const MAX_TEXT: usize = 2_000;
+pub const MAX_TEXT: usize = 2_000;
 /// The longest name or version that a status shows, in bytes.
-pub(crate) const MAX_NAME: usize = 256;
+pub const MAX_NAME: usize = 256;
 
 /// Cuts a text to at most `max` bytes, and marks the cut.
 pub fn truncate(text: &str, max: usize) -> String {

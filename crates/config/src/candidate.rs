@@ -2,7 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::{Decision, ResourceName, Update, ValidationError, offer::Decider};
+use crate::{
+    name::ResourceName,
+    offer::{Decider, Decision, Update},
+    validation_error::ValidationError,
+};
 
 /// The difference between what a source offers and what is in use.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Collection, Resource, ResourceName};
+use crate::{collection::Collection, name::ResourceName, resource::Resource};
 
 /// A change of one collection.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, fmt};
 
-use super::{Kind, envoy_types::ENVOY_TYPES, istio::Istio};
+use crate::{envoy::ENVOY_TYPES, istio::Istio, name::Kind};
 use mixer_adapter_core::framework::suggest::suggest;
 use serde_json::Value as Json;
 
@@ -134,8 +134,7 @@ impl Collection {
 
     /// Returns all collections of Mixer and of Istio.
     fn known() -> impl Iterator<Item = Self> {
-        let istios = Istio::collections().map(|name| Self(Cow::Borrowed(name)));
-        Self::mixer().chain(istios).chain(Self::legacy_mixer())
+        Self::mixer().chain(Self::istio()).chain(Self::legacy_mixer())
     }
 
     /// Returns the name of a similar collection, if this one is not Mixer's, Istio's or Envoy's.
@@ -153,7 +152,7 @@ impl Collection {
     }
 
     /// Logs a request for a collection whose name is probably misspelled.
-    pub(crate) fn log_if_unknown(&self) {
+    pub fn log_if_unknown(&self) {
         if let Some(similar) = self.similar() {
             tracing::warn!(
                 collection = self.as_str(),
@@ -175,6 +174,11 @@ impl Collection {
     /// Returns the six collections of Mixer's own kinds, in processing order.
     pub fn mixer() -> impl Iterator<Item = Self> {
         COLLECTIONS.iter().map(|(name, _)| Self(Cow::Borrowed(name)))
+    }
+
+    /// Returns the collections of Istio's kinds that Mixer does not use.
+    pub fn istio() -> impl Iterator<Item = Self> {
+        Istio::collections().map(|name| Self(Cow::Borrowed(name)))
     }
 
     /// Returns the collections of the kinds that are named after a template or an adapter, as in Istio 1.0.
@@ -201,7 +205,7 @@ impl Collection {
     }
 
     /// Returns the collection of resources whose specs are that message, if one of Istio's kinds has it.
-    pub(crate) fn of_message(message: &str) -> Option<Self> {
+    pub fn of_message(message: &str) -> Option<Self> {
         // Older documents write the package in this form.
         let alias = message.strip_prefix("istio.io.").map(|rest| format!("istio.{rest}"));
         let message = alias.as_deref().unwrap_or(message);
@@ -220,7 +224,7 @@ impl Collection {
 
     /// Returns the API versions of the stored resources of this collection, the newest first; none if they are not
     /// Istio's.
-    pub(crate) fn api_versions(&self) -> Vec<String> {
+    pub fn api_versions(&self) -> Vec<String> {
         match Istio::in_collection(&self.0) {
             Some(known) => {
                 known.versions.iter().map(|version| format!("{}/{version}", known.group)).collect()
@@ -257,7 +261,7 @@ impl Collection {
 
     /// Returns whether it is named by the message of its resources, as Envoy's are: `envoy.config.cluster.v3.Cluster`.
     /// Names of such resources are any text without a namespace.
-    pub(crate) fn is_of_messages(&self) -> bool {
+    pub fn is_of_messages(&self) -> bool {
         !self.0.contains('/')
     }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::Collection;
+use crate::collection::Collection;
 
 /// Which collections are taken from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]

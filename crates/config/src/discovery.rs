@@ -5,12 +5,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value as Json;
 
-use super::{
-    Collection, Kind, Origin, Parsed, Resource, ResourceName, ValidationError,
+use crate::{
+    annotations::{ALIASES, SELECTOR, TTL},
+    collection::Collection,
     document::Document,
-    envoy_v2,
+    envoy::successor,
     lines::Lines,
-    stream::source::{ALIASES, SELECTOR, TTL},
+    name::{Kind, ResourceName},
+    parsed::Parsed,
+    resource::Resource,
+    validation_error::{Origin, ValidationError},
 };
 
 const RESOURCES: &str = "resources";
@@ -162,7 +166,7 @@ fn bare(
     let name = ResourceName::new(name, Kind::Other(message.into()), "");
     // Resources in version 2 of Envoy's API are those of version 3 in another form.
     let collection = Collection::of_message(message)
-        .unwrap_or_else(|| Collection::new(envoy_v2::successor(message).unwrap_or(message)));
+        .unwrap_or_else(|| Collection::new(successor(message).unwrap_or(message)));
     let mut spec = json;
     let nodes = spec.as_object_mut().and_then(|fields| fields.remove(NODE));
     Ok(Resource {
@@ -223,7 +227,7 @@ fn enveloped(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Parsed, parse};
+    use crate::{parse, parsed::Parsed};
 
     fn read(text: &str) -> (Vec<String>, Vec<String>) {
         let Parsed { resources, faults } = parse(text, "x.yaml", "default");

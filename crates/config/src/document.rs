@@ -9,7 +9,7 @@ use serde::{
 use serde_json::{Map, Number, Value as Json};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _, Options, Spanned};
 
-use super::{lines::Lines, validation_error::Position};
+use crate::{lines::Lines, validation_error::Position};
 
 /// A stack for documents nested as deep as they may be: unoptimized, a level takes some 40 KiB.
 pub(super) const STACK: usize = 8 << 20;

@@ -9,14 +9,13 @@ use prost_reflect::{
 
 use mixer_adapter_core::framework::version::{SemanticVersion, Stage};
 
-use super::{
-    types::content,
+use crate::{
+    any::content,
     validation_error::{Deprecation, Topic},
 };
 
 /// A field of a message that has another meaning in another version of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Finding {
     /// The path of the field, `actions[0].handler`; that of the enclosing message if the field has no name here.
     pub field: String,

@@ -5,7 +5,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::{Decision, ResourceName, Update, ValidationError, candidate::Candidate};
+use crate::{
+    candidate::Candidate,
+    name::ResourceName,
+    offer::{Decision, Update},
+    validation_error::ValidationError,
+};
 
 /// The parts of the candidates that the first configuration does not have.
 pub(crate) struct FirstConfiguration {

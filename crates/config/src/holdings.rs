@@ -4,7 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use tokio::time::Instant;
 
-use super::{Change, Collection, Content, Kind, ResourceName, Update};
+use crate::{
+    change::{Change, Content},
+    collection::Collection,
+    name::{Kind, ResourceName},
+    offer::Update,
+};
 
 /// The names of Mixer's resources that a source has, by collection.
 #[derive(Debug, Default)]

@@ -80,12 +80,6 @@ impl Istio {
         KINDS.iter().map(|known| known.collection)
     }
 
-    /// The messages that the specs of all kinds are.
-    #[cfg(test)]
-    pub(super) fn messages() -> impl Iterator<Item = &'static str> {
-        KINDS.iter().map(|known| known.message)
-    }
-
     /// The kind of a collection's resources.
     pub(super) fn in_collection(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|known| known.collection == name)

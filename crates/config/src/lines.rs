@@ -1,6 +1,6 @@
 use serde_json::Value as Json;
 
-use super::validation_error::Position;
+use crate::validation_error::Position;
 
 /// The positions that a JSON value was written at: a tree of the same shape, its children in the order in which the value iterates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::{ConfigSet, Entry, Kind, ResourceName, Spec, Target, ValidationError};
+use crate::{
+    name::{Kind, ResourceName},
+    set::{ConfigSet, Entry},
+    spec::{Spec, Target},
+    validation_error::ValidationError,
+};
 
 /// Finds the known traps of Mixer's configuration in a set. `is_quota` returns whether an instance, by its full name,
 /// is of a template for quotas.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{Collection, CollectionFilter, source::Source};
+use crate::{collection::Collection, collection_filter::CollectionFilter, source::Source};
 
 /// One of the sources whose configuration is merged.
 pub struct MergedSource {

@@ -7,7 +7,13 @@ use std::{
 
 use tokio::sync::{mpsc, watch};
 
-use super::{Change, Collection, CollectionFilter, Kind, ResourceName, ValidationError};
+use crate::{
+    change::Change,
+    collection::Collection,
+    collection_filter::CollectionFilter,
+    name::{Kind, ResourceName},
+    validation_error::ValidationError,
+};
 
 /// The decision on an offer: accepted, or refused for these faults.
 pub type Verdict = Result<(), Vec<ValidationError>>;
@@ -78,7 +84,6 @@ impl Update {
 
 /// The decision on an offer. Others may follow the first, until the source replaces the offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Decision {
     /// It is in use.
     Live,
@@ -132,10 +137,7 @@ impl<T> Offer<T> {
     }
 
     /// Replaces the offered content by another; refuses the offer if it cannot be read.
-    pub(crate) fn try_map<U>(
-        self,
-        map: impl FnOnce(T) -> Result<U, Vec<ValidationError>>,
-    ) -> Option<Offer<U>> {
+    pub fn try_map<U>(self, map: impl FnOnce(T) -> Result<U, Vec<ValidationError>>) -> Option<Offer<U>> {
         let Self { content, decider } = self;
         match map(content) {
             Ok(content) => Some(Offer { content, decider }),

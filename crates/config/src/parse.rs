@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, thread};
 
 use serde_json::{Map, Value as Json};
 
-use super::{
-    Collection, Kind, Origin, Parsed, Resource, ResourceName, ValidationError, collection, discovery,
+use crate::{
+    collection::{self, Collection},
+    discovery,
     document::{self, Boolean, Document},
     lines::Lines,
+    name::{Kind, ResourceName},
+    parsed::Parsed,
+    resource::Resource,
     scope::is_cluster_scoped,
-    validation_error::Position,
+    validation_error::{Origin, Position, ValidationError},
 };
 use mixer_adapter_core::framework::suggest::suggest;
 

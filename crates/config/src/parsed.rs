@@ -1,4 +1,4 @@
-use super::{Resource, ValidationError};
+use crate::{resource::Resource, validation_error::ValidationError};
 
 /// Parsed resources, with the faults of the text. A fault does not affect other resources.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,13 @@ use std::collections::BTreeMap;
 use prost_types::Timestamp;
 use serde_json::Value as Json;
 
-use super::{Collection, Finding, Kind, Origin, ResourceName, ValidationError, lines::Lines};
+use crate::{
+    collection::Collection,
+    evolution::Finding,
+    lines::Lines,
+    name::{Kind, ResourceName},
+    validation_error::{Origin, ValidationError},
+};
 
 /// A resource as it was read: its name and metadata, with the spec as JSON that is not interpreted yet.
 #[derive(Clone, Debug, PartialEq)]

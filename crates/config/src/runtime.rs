@@ -1,10 +1,19 @@
 //! Layers of the runtime, `envoy.service.runtime.v3.Runtime`: the keys that allow deprecated fields by name.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, MessageDescriptor,
+    prost_types::{
+        DescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+        field_descriptor_proto::{Label, Type},
+    },
+};
 use serde_json::Value as Json;
 
-use super::{Resource, Types, ValidationError, collection::RUNTIME, stream::body};
+use crate::{collection::RUNTIME, envoy::successor, resource::Resource, validation_error::ValidationError};
+use mixer_adapter_core::framework::json::read_json;
 
 /// The beginning of the keys; the full name of a field or a value follows.
 const PREFIX: &str = "mixer_adapter.deprecated_features:";
@@ -13,20 +22,68 @@ const MAX_KEY: usize = 512;
 /// Maximum number of names that a layer allows.
 const MAX_NAMES: usize = 1000;
 
+/// Envoy's message, the only one that this crate reads.
+static MESSAGE: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| {
+    let (package, name) = RUNTIME.rsplit_once('.')?;
+    let field = |name: &str, number, kind: Type, type_name: Option<&str>| FieldDescriptorProto {
+        name: Some(name.to_owned()),
+        number: Some(number),
+        label: Some(Label::Optional.into()),
+        r#type: Some(kind.into()),
+        type_name: type_name.map(str::to_owned),
+        ..FieldDescriptorProto::default()
+    };
+    let message = DescriptorProto {
+        name: Some(name.to_owned()),
+        field: vec![
+            field("name", 1, Type::String, None),
+            field("layer", 2, Type::Message, Some(".google.protobuf.Struct")),
+        ],
+        ..DescriptorProto::default()
+    };
+    let file = FileDescriptorProto {
+        name: Some("envoy/service/runtime/v3/rtds.proto".to_owned()),
+        package: Some(package.to_owned()),
+        dependency: vec!["google/protobuf/struct.proto".to_owned()],
+        message_type: vec![message],
+        syntax: Some("proto3".to_owned()),
+        ..FileDescriptorProto::default()
+    };
+    let mut pool = DescriptorPool::global();
+    pool.add_file_descriptor_proto(file).ok()?;
+    pool.get_message_by_name(RUNTIME)
+});
+
 /// Returns the deprecated fields and values that a layer allows: those whose key has the value `true`.
 pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, ValidationError> {
-    let body = body::of_spec(&Types::default(), &layer.collection, layer.spec.clone());
-    let (body, _) = body.map_err(|error| layer.error(&error.field, error.reason))?;
-    let json = body::to_json(&body);
-    // The message has no such field: these are bytes that could not be decoded.
-    if json.get("value").is_some() {
-        return Err(layer.error("", format!("is not a valid {RUNTIME}")));
-    }
+    let json = serde_json::to_value(read(layer)?).map_err(|error| layer.error("", error.to_string()))?;
     let mut allowed = BTreeSet::new();
     collect("", &json["layer"], &mut allowed);
     match allowed.len() > MAX_NAMES {
         true => Err(layer.error("layer", format!("allows more than {MAX_NAMES} deprecated fields"))),
         false => Ok(allowed),
+    }
+}
+
+/// Reads a layer in JSON, or from the bytes that a stream has delivered.
+fn read(layer: &Resource) -> Result<DynamicMessage, ValidationError> {
+    let invalid = || layer.error("", format!("is not a valid {RUNTIME}"));
+    let descriptor = MESSAGE.clone().ok_or_else(invalid)?;
+    let mut spec = layer.spec.clone();
+    let type_url = spec.as_object_mut().and_then(|fields| fields.remove("@type"));
+    let message = type_url.as_ref().and_then(Json::as_str).and_then(|url| url.rsplit('/').next());
+    if message.map(|message| successor(message).unwrap_or(message)) != Some(RUNTIME) {
+        return Err(invalid());
+    }
+    let is_alone = spec.as_object().is_some_and(|fields| fields.len() == 1);
+    match spec["value"].as_str().filter(|_| is_alone) {
+        Some(text) => {
+            let bytes = STANDARD.decode(text);
+            let bytes =
+                bytes.map_err(|error| layer.error("value", format!("is not valid base64: {error}")))?;
+            DynamicMessage::decode(descriptor, &*bytes).map_err(|_| invalid())
+        }
+        None => read_json(&descriptor, spec).map_err(|error| layer.error(&error.field, error.reason)),
     }
 }
 
@@ -55,7 +112,10 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::{Collection, Kind, ResourceName};
+    use crate::{
+        collection::Collection,
+        name::{Kind, ResourceName},
+    };
 
     fn allowed(mut spec: Json) -> Result<Vec<String>, String> {
         spec["@type"] = format!("type.googleapis.com/{RUNTIME}").into();

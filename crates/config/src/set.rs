@@ -3,8 +3,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Change, Collection, Content, Finding, Kind, Resource, ResourceName, Spec, ValidationError, runtime,
+use crate::{
+    change::{Change, Content},
+    collection::Collection,
+    evolution::Finding,
+    name::{Kind, ResourceName},
+    resource::Resource,
+    runtime,
+    spec::Spec,
+    validation_error::ValidationError,
 };
 use mixer_adapter_core::framework::suggest::suggest;
 

@@ -5,11 +5,16 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
-use super::{Finding, Kind, Resource, ValidationError, findings};
 use crate::proto::DESCRIPTORS;
 use crate::proto::istio::{
     mixer::adapter::model::v1beta1::{Info, Template},
     policy::v1beta1::{self, AttributeManifest, Connection, Rule},
+};
+use crate::{
+    evolution::{Finding, findings},
+    name::Kind,
+    resource::Resource,
+    validation_error::ValidationError,
 };
 use mixer_adapter_core::framework::json::read_json_all;
 

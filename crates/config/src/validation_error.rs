@@ -2,7 +2,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 use mixer_adapter_core::framework::version::Stage;
 
-use super::ResourceName;
+use crate::name::ResourceName;
 
 /// The position where something was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -223,7 +223,7 @@ impl fmt::Display for ValidationError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::name::Kind;
 
     #[test]
     fn a_fault_says_where_what_and_why() {

@@ -3,11 +3,11 @@
 #![allow(clippy::print_stderr, reason = "the address is for whoever starts the program")]
 
 use anyhow::anyhow;
-use mixer_adapter_config::stream::{
+use mixer_adapter_streams::stream::{
     listen,
     source::{Catalogue, ConfigServer, ConfigServerOptions},
 };
-use mixer_adapter_config::xds::source as xds;
+use mixer_adapter_streams::xds::source as xds;
 use serde_json::{Value, json};
 use tokio::{io::AsyncBufReadExt as _, net::TcpListener};
 use tokio_util::sync::CancellationToken;

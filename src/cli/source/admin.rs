@@ -11,11 +11,11 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::{self, LimitMetrics, ProcessMetrics, Readiness, page};
-use mixer_adapter_config::stream::{
+use mixer_adapter_net::{LimitHits, Listener};
+use mixer_adapter_streams::stream::{
     metrics::{McpMetrics, SOURCE, V2Requests},
     source::{ConfigServer, PeerStatus},
 };
-use mixer_adapter_net::{LimitHits, Listener};
 
 /// Serves the admin port of a source: its collections, and the versions that each sink has. Specs are not shown.
 pub(super) async fn serve(

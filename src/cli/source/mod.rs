@@ -20,16 +20,17 @@ use super::{
     value_parsers::{self, ValueError},
 };
 use crate::service::{MAX_NAME_REQUEST, Readiness};
-use mixer_adapter_config::{
-    ConfigUrl, ListenUrl, Types, mcp,
-    source::FileSource,
+use mixer_adapter_config::source::FileSource;
+use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files, read_file_within};
+use mixer_adapter_net::{Rate, grpc::StreamMemory};
+use mixer_adapter_streams::{
+    ConfigUrl, FILE_FORMATS, ListenUrl, Types, mcp,
     stream::{
-        DialOptions, ListenOptions, Peer, Rate, StreamMemory, listen_with,
+        DialOptions, ListenOptions, Peer, listen_with,
         source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
     },
     xds,
 };
-use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files, read_file_within};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -153,7 +154,7 @@ impl Source {
                 return Err(UsageError(format!("{url}: only files can be served; write a directory")).into());
             }
         };
-        let files = FileSource::new(directory, &self.default_config_namespace);
+        let files = FileSource::new(directory, &self.default_config_namespace).with_formats(FILE_FORMATS);
         let types = types(&self.descriptors)?;
         let sinks = self.peers()?;
         self.logging.start()?;
@@ -276,6 +277,7 @@ impl Source {
         let described = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(mixer_adapter_config::proto::DESCRIPTORS)
+                .register_encoded_file_descriptor_set(mixer_adapter_streams::proto::DESCRIPTORS)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         let own = Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST))

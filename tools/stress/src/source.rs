@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
-use mixer_adapter_config::{
+use mixer_adapter_streams::{
     mcp::source as mcp,
     stream::{
         listen,

@@ -25,7 +25,7 @@ use mixer_adapter::{
         transport::{Channel, Endpoint},
     },
 };
-use mixer_adapter_config::{
+use mixer_adapter_streams::{
     mcp::sink::ResourceSinkService,
     proto::istio::mcp::v1alpha1::{
         RequestResources, Resources, SinkNode, resource_source_client::ResourceSourceClient,

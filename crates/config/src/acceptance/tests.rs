@@ -6,7 +6,20 @@ use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::{CollectionFilter, Content, Decisions, Kind, Resource, ResourceName, collection, source::Source};
+use crate::{
+    change::Content,
+    collection_filter::CollectionFilter,
+    name::{Kind, ResourceName},
+    offer::Decisions,
+    resource::Resource,
+    source::Source,
+};
+
+/// A collection by its full name, or one of Mixer by the last segment.
+fn collection(name: &str) -> Collection {
+    let short = |collection: &Collection| collection.as_str().rsplit('/').next() == Some(name);
+    Collection::mixer().find(short).unwrap_or_else(|| Collection::new(name))
+}
 
 /// A source that offers the updates of the test.
 struct Scripted {
@@ -46,21 +59,21 @@ impl Script {
 fn part(name: &'static str, filter: CollectionFilter, required: &[&str]) -> (MergedSource, Script) {
     let (sender, changes) = mpsc::channel(1);
     let source = Box::new(Scripted { name, changes });
-    let required = required.iter().map(|name| collection(name).unwrap()).collect();
+    let required = required.iter().map(|name| collection(name)).collect();
     let source = MergedSource { source, filter, required, skip_bad_resources: false };
     (source, Script { changes: sender })
 }
 
 fn only(name: &str) -> CollectionFilter {
-    CollectionFilter::Only(BTreeSet::from([collection(name).unwrap()]))
+    CollectionFilter::Only(BTreeSet::from([collection(name)]))
 }
 
 fn all_but(name: &str) -> CollectionFilter {
-    CollectionFilter::AllBut(BTreeSet::from([collection(name).unwrap()]))
+    CollectionFilter::AllBut(BTreeSet::from([collection(name)]))
 }
 
 fn full(short: &str, names: &[&str]) -> Change {
-    let collection = collection(short).unwrap();
+    let collection = collection(short);
     let resource = |name: &&str| {
         let name = ResourceName::new(*name, Kind::Rule, "ns");
         Arc::new(Resource::new(name, collection.clone(), json!({}), "test"))
@@ -205,8 +218,7 @@ async fn changes_of_collections_that_a_filter_excludes_are_removed() {
     let (others, script) = part("h", all_but("rules"), &["handlers"]);
     let mut offers = start(vec![rules, others]);
     let removed = vec![ResourceName::new("gone", Kind::Handler, "ns")];
-    let partial =
-        Change::new(collection("handlers").unwrap(), Content::Partial { added: Vec::new(), removed });
+    let partial = Change::new(collection("handlers"), Content::Partial { added: Vec::new(), removed });
     let _verdict = script.offer(&[full("rules", &["stray"]), partial.clone()]).await;
     assert_eq!(content(&next(&mut offers).await), ("h".to_owned(), vec![partial]));
 }
@@ -300,7 +312,7 @@ async fn changes_add_to_a_refused_offer_of_their_collection_or_replace_it() {
     let name = |name: &str| ResourceName::new(name, Kind::Rule, "ns");
     let partial = |added: &[&str], removed: &[&str]| {
         let removed = removed.iter().map(|removed| name(removed)).collect();
-        Change::new(collection("rules").unwrap(), Content::Partial { added: rules(added), removed })
+        Change::new(collection("rules"), Content::Partial { added: rules(added), removed })
     };
     let tried = async |offers: &mut mpsc::Receiver<Offer>| {
         let offer = next(offers).await;
@@ -344,7 +356,7 @@ async fn bad_resources_that_are_skipped_come_into_use_once_they_fit() {
     assert_eq!(tried(&mut offers, Err(fault())).await, "ab", "the others may be what they lack");
     let added =
         Content::Partial { added: full("rules", &["d"]).content.resources().to_vec(), removed: Vec::new() };
-    let _more = script.offer(&[Change::new(collection("rules").unwrap(), added)]).await;
+    let _more = script.offer(&[Change::new(collection("rules"), added)]).await;
     assert_eq!(tried(&mut offers, Ok(())).await, "abd");
 }
 
@@ -447,7 +459,7 @@ impl Source for Latest {
 
 /// The names in a collection, where an update has it.
 fn names_in(update: &Update, short: &str) -> Option<BTreeSet<String>> {
-    let of = collection(short).unwrap();
+    let of = collection(short);
     let change = update.changes.iter().find(|change| change.collection == of)?;
     Some(change.content.resources().iter().map(|resource| resource.name.name().to_owned()).collect())
 }
@@ -496,7 +508,7 @@ proptest::proptest! {
                 .into_iter()
                 .map(|short| {
                     let (sender, state) = watch::channel(Vec::new());
-                    let required = BTreeSet::from([collection(short).unwrap()]);
+                    let required = BTreeSet::from([collection(short)]);
                     let source = Latest { state, collection: short };
                     (sender, MergedSource { filter: only(short), required, ..source.into() })
                 })
@@ -580,7 +592,7 @@ proptest::proptest! {
                 .into_iter()
                 .map(|short| {
                     let (sender, state) = watch::channel(vec!["bad".to_owned()]);
-                    let required = BTreeSet::from([collection(short).unwrap()]);
+                    let required = BTreeSet::from([collection(short)]);
                     let source = Latest { state, collection: short };
                     (sender, MergedSource { filter: only(short), required, ..source.into() })
                 })

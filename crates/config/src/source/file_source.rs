@@ -14,11 +14,21 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 
 use super::{
-    ReloadRequests, Source, SourceHandle,
+    Source,
     file_status::{FileStatus, Offered},
     files,
+    files::FileFormat,
+    reload_requests::ReloadRequests,
+    status::SourceHandle,
 };
-use crate::{Change, Collection, Content, Decisions, Offers, Parsed, Resource, Update, ValidationError};
+use crate::{
+    change::{Change, Content},
+    collection::Collection,
+    offer::{Decisions, Offers, Update},
+    parsed::Parsed,
+    resource::Resource,
+    validation_error::ValidationError,
+};
 
 /// The time without changes after which files are read.
 const QUIET: Duration = Duration::from_millis(100);
@@ -37,6 +47,7 @@ const SLOW_POLL: Duration = Duration::from_secs(10);
 pub struct FileSource {
     root: PathBuf,
     default_namespace: String,
+    formats: &'static [FileFormat],
     reload: ReloadRequests,
     status: Arc<FileStatus>,
 }
@@ -48,9 +59,16 @@ impl FileSource {
         Self {
             root: root.into(),
             default_namespace: default_namespace.into(),
+            formats: &[],
             reload: ReloadRequests::default(),
             status: Arc::default(),
         }
+    }
+
+    /// Reads files in these formats, too.
+    #[must_use]
+    pub fn with_formats(self, formats: &'static [FileFormat]) -> Self {
+        Self { formats, ..self }
     }
 
     /// Reads the files again at each request, and offers their resources even if they did not change.
@@ -130,21 +148,21 @@ impl FileSource {
     }
 
     async fn list(&self) -> Listing {
-        let root = self.root.clone();
-        spawn_blocking(move || Listing::at(&root)).await.unwrap_or_default()
+        let (root, formats) = (self.root.clone(), self.formats);
+        spawn_blocking(move || Listing::at(&root, formats)).await.unwrap_or_default()
     }
 
     /// Reads the files; the first value is false if the path itself is missing, which is not the same as an empty
     /// directory.
     async fn read(&self) -> (bool, Parsed) {
-        let Self { root, default_namespace, .. } = self.clone();
+        let Self { root, default_namespace, formats, .. } = self.clone();
         let failed = |_| {
             let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
             (false, Parsed { resources: Vec::new(), faults: vec![fault] })
         };
         let read = move || {
             let there = root.exists();
-            let read = files::read(&root, &default_namespace);
+            let read = files::read(&root, &default_namespace, formats);
             (there && root.exists(), read)
         };
         spawn_blocking(read).await.unwrap_or_else(failed)
@@ -217,8 +235,8 @@ struct Stamp {
 }
 
 impl Listing {
-    fn at(root: &Path) -> Self {
-        let (files, faults) = files::list(root);
+    fn at(root: &Path, formats: &[FileFormat]) -> Self {
+        let (files, faults) = files::list(root, formats);
         let stamped = files.into_iter().map(|path| {
             let stamp = fs::metadata(&path).map(|metadata| Stamp {
                 device: metadata.dev(),

@@ -7,8 +7,10 @@ use std::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::{CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, unix_time};
-use crate::{Change, Decision, join_texts};
+use super::status::{
+    CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, unix_time,
+};
+use crate::{bounded::join_texts, change::Change, offer::Decision};
 
 /// The status of a source that offers its whole state in one update.
 #[derive(Debug, Default)]

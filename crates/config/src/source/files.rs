@@ -1,38 +1,48 @@
 use std::{
+    error::Error,
+    fs::{File, OpenOptions},
     io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use mixer_adapter_net::open_file;
+use rustix::fs::OFlags;
+use serde_json::Value as Json;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{
-    Parsed, ValidationError, parse,
-    text_format::{self, TextFormatError, is_text_format},
-};
+use crate::{parse::parse, parsed::Parsed, validation_error::ValidationError};
 
 /// The maximum size of a file in bytes, also of other files with configuration.
-pub(crate) const MAX_FILE: u64 = 64 << 20;
+pub const MAX_FILE: u64 = 64 << 20;
 /// The maximum number of files.
 const MAX_FILES: usize = 100_000;
 /// The maximum number of resources.
 const MAX_RESOURCES: usize = 1_000_000;
 
+/// A format of files that are neither YAML nor JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFormat {
+    /// The extensions of the names of such files, without dots.
+    pub extensions: &'static [&'static str],
+    /// Converts the text of a file to the equivalent JSON.
+    pub to_json: fn(&str) -> Result<Json, Box<dyn Error + Send + Sync>>,
+}
+
 /// Reads the files of a directory and its subdirectories in the order of their names, or one file of any name.
 ///
-/// The files are `*.yaml`, `*.yml`, `*.json`, and those in the text format of protobuf. A file that cannot be read is a
+/// The files are `*.yaml`, `*.yml`, `*.json`, and those in one of `formats`. A file that cannot be read is a
 /// fault, and does not affect others.
 ///
 /// Names that begin with a dot are ignored, and so are tests, `*.test.yaml`. Therefore a mounted ConfigMap, whose files
 /// are links into `..data`, is read once.
-pub fn read(root: &Path, default_namespace: &str) -> Parsed {
+pub fn read(root: &Path, default_namespace: &str, formats: &[FileFormat]) -> Parsed {
     let mut all = Parsed::default();
-    let (files, faults) = list(root);
+    let (files, faults) = list(root, formats);
     all.faults = faults;
     for path in files {
         let source: Arc<str> = path.display().to_string().into();
-        let text = match read_document(&path) {
+        let text = match read_document(&path, formats) {
             Ok(text) => text,
             Err(error) => {
                 all.faults.push(ValidationError::error(error.to_string()).at(&source, 0));
@@ -53,14 +63,15 @@ pub fn read(root: &Path, default_namespace: &str) -> Parsed {
 }
 
 /// Returns the files to read, in order, and the faults of the directory.
-pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
+pub(super) fn list(root: &Path, formats: &[FileFormat]) -> (Vec<PathBuf>, Vec<ValidationError>) {
     let mut files = Vec::new();
     let mut faults = Vec::new();
     let walk = WalkDir::new(root).follow_links(true).sort_by_file_name();
     for entry in walk.into_iter().filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry)) {
         match entry {
             Ok(entry)
-                if entry.file_type().is_file() && (entry.depth() == 0 || is_configuration(entry.path())) =>
+                if entry.file_type().is_file()
+                    && (entry.depth() == 0 || is_configuration(entry.path(), formats)) =>
             {
                 if files.len() == MAX_FILES {
                     let reason = format!("more than {MAX_FILES} files; the rest is not read");
@@ -69,7 +80,9 @@ pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
                 }
                 files.push(entry.into_path());
             }
-            Ok(entry) => faults.extend(entry.file_type().is_file().then(|| ignored(entry.path())).flatten()),
+            Ok(entry) => {
+                faults.extend(entry.file_type().is_file().then(|| ignored(entry.path(), formats)).flatten())
+            }
             Err(error) => {
                 let path = error.path().unwrap_or(root).display().to_string();
                 let reason = match error.io_error() {
@@ -84,9 +97,9 @@ pub(super) fn list(root: &Path) -> (Vec<PathBuf>, Vec<ValidationError>) {
 }
 
 /// Returns a warning about a file that is configuration by its name but for the case of letters.
-fn ignored(path: &Path) -> Option<ValidationError> {
+fn ignored(path: &Path, formats: &[FileFormat]) -> Option<ValidationError> {
     let lower = path.with_extension(path.extension()?.to_ascii_lowercase());
-    (lower != path && is_configuration(&lower)).then(|| {
+    (lower != path && is_configuration(&lower, formats)).then(|| {
         let name = lower.file_name().unwrap_or_default().display();
         let reason = format!("not read: extensions of files are in lower case; rename it to {name}");
         ValidationError::warning(reason).at(&path.display().to_string().into(), 0)
@@ -111,8 +124,13 @@ pub fn is_test(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.as_encoded_bytes().ends_with(b".test"))
 }
 
-fn is_configuration(path: &Path) -> bool {
-    (is_text(path) || is_text_format(path)) && !is_test(path)
+fn is_configuration(path: &Path, formats: &[FileFormat]) -> bool {
+    (is_text(path) || format_of(path, formats).is_some()) && !is_test(path)
+}
+
+fn format_of<'a>(path: &Path, formats: &'a [FileFormat]) -> Option<&'a FileFormat> {
+    let extension = path.extension()?.to_str()?;
+    formats.iter().find(|format| format.extensions.contains(&extension))
 }
 
 fn is_text(path: &Path) -> bool {
@@ -131,15 +149,15 @@ enum ReadError {
     #[error("is not UTF-8: {0}")]
     Utf8(#[from] std::string::FromUtf8Error),
     #[error("cannot be read: {0}")]
-    TextFormat(#[from] TextFormatError),
+    Format(Box<dyn Error + Send + Sync>),
 }
 
 /// Reads a file as YAML or JSON, whatever its format.
-fn read_document(path: &Path) -> Result<String, ReadError> {
+fn read_document(path: &Path, formats: &[FileFormat]) -> Result<String, ReadError> {
     let text = read_text(path)?;
-    match is_text_format(path) {
-        true => Ok(text_format::to_json(&text)?.to_string()),
-        false => Ok(text),
+    match format_of(path, formats) {
+        Some(format) => Ok((format.to_json)(&text).map_err(ReadError::Format)?.to_string()),
+        None => Ok(text),
     }
 }
 
@@ -151,4 +169,17 @@ fn read_text(path: &Path) -> Result<String, ReadError> {
         return Err(ReadError::TooLong);
     }
     Ok(String::from_utf8(bytes)?)
+}
+
+/// Opens a regular file. Links are followed, as those of mounted config maps must be.
+fn open_file(path: &Path) -> io::Result<File> {
+    // Opening a pipe would wait for its other end.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    match (kind.is_file(), kind.is_dir()) {
+        (true, _) => Ok(file),
+        (_, true) => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device, not a regular file")),
+    }
 }

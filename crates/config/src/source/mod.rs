@@ -1,4 +1,4 @@
-//! Sources of configuration: files, MCP and xDS.
+//! Sources of configuration, and that of files.
 //!
 //! A [`Source`] offers [`Update`](crate::Update)s. Each is accepted or refused as a whole (see
 //! [`Acceptance`](crate::Acceptance)). A source sends the next state of a collection after the verdict on the last one,
@@ -6,21 +6,20 @@
 
 mod file_source;
 mod file_status;
-pub(crate) mod files;
+mod files;
 mod reload_requests;
-mod settings;
 mod status;
 
 use std::{pin::Pin, sync::Arc};
 
 pub use file_source::FileSource;
-pub use files::{is_test, read, test_files};
+pub use files::{FileFormat, MAX_FILE, is_test, read, test_files};
 pub use reload_requests::ReloadRequests;
-pub use settings::{SourceSettings, Wanted};
-pub use status::{CollectionStatus, Message, RefusedVersion, SourceHandle, SourceStatus, StreamError};
-pub(crate) use status::{Journal, unix_time};
+pub use status::{
+    CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, StreamError, unix_time,
+};
 
-use super::Offers;
+use crate::offer::Offers;
 
 /// Configuration that changes.
 pub trait Source: Send {

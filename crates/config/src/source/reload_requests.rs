@@ -15,7 +15,7 @@ impl From<watch::Receiver<()>> for ReloadRequests {
 
 impl ReloadRequests {
     /// Waits for a request. Requests that arrive before the last one was handled are one.
-    pub(crate) async fn next(&mut self) {
+    pub async fn next(&mut self) {
         let requested = match &mut self.0 {
             Some(requests) => requests.changed().await.is_ok(),
             None => false,

@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
-use crate::{MAX_TEXT, bounded::MAX_NAME, truncate};
+use crate::bounded::{MAX_NAME, MAX_TEXT, truncate};
 
 /// A handle to a running source.
 pub trait SourceHandle: Debug + Send + Sync {
@@ -29,7 +29,6 @@ pub trait SourceHandle: Debug + Send + Sync {
 
 /// The status of a source, for people.
 #[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
 pub struct SourceStatus {
     /// The source, as `--config` names it.
     pub source: String,
@@ -50,7 +49,6 @@ pub struct SourceStatus {
 
 /// An error of the streams of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct StreamError {
     /// The gRPC code and the text of the last one.
     pub error: String,
@@ -60,7 +58,6 @@ pub struct StreamError {
 
 /// The status of one collection.
 #[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
 pub struct CollectionStatus {
     /// The collection.
     pub collection: String,
@@ -85,7 +82,6 @@ pub struct CollectionStatus {
 
 /// A version that was refused.
 #[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
 pub struct RefusedVersion {
     /// The version.
     pub version: String,
@@ -95,7 +91,6 @@ pub struct RefusedVersion {
 
 /// A summary of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Message {
     /// The time, in seconds since 1970.
     pub time: u64,
@@ -114,13 +109,13 @@ pub struct Message {
 /// The number of remembered messages, as in Istio's sinks.
 const REMEMBERED: usize = 32;
 
-/// The last messages.
+/// The last messages of a source.
 #[derive(Debug, Default)]
-pub(crate) struct Journal(VecDeque<Message>);
+pub struct Journal(VecDeque<Message>);
 
 impl Journal {
     /// Records a message, and drops the oldest of too many. Long texts are cut.
-    pub(crate) fn record(&mut self, message: Message) {
+    pub fn record(&mut self, message: Message) {
         let message = Message {
             collection: truncate(&message.collection, MAX_NAME),
             nonce: truncate(&message.nonce, MAX_NAME),
@@ -134,12 +129,12 @@ impl Journal {
     }
 
     /// Returns the remembered messages, the newest last.
-    pub(crate) fn snapshot(&self) -> Vec<Message> {
+    pub fn snapshot(&self) -> Vec<Message> {
         self.0.iter().cloned().collect()
     }
 }
 
 /// Returns the time in seconds since 1970.
-pub(crate) fn unix_time() -> u64 {
+pub fn unix_time() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }

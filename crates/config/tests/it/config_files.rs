@@ -15,7 +15,7 @@ fn rule(name: &str) -> String {
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let read = read(directory, "ns");
+    let read = read(directory, "ns", &[]);
     assert_eq!(read.faults, []);
     read.resources.iter().map(|resource| resource.name.name().to_owned()).collect()
 }
@@ -54,7 +54,7 @@ fn what_cannot_be_read_names_the_file_and_costs_nothing_else() {
     fs::write(path.join("b.yaml"), [0xff, 0xfe, 0x00]).unwrap();
     symlink("nowhere", path.join("c.yaml")).unwrap();
     symlink(".", path.join("loop")).unwrap();
-    let read_all = read(path, "ns");
+    let read_all = read(path, "ns", &[]);
     assert_eq!(read_all.resources.len(), 1);
     let root = path.to_str().unwrap();
     let mut faults: Vec<_> =
@@ -63,7 +63,7 @@ fn what_cannot_be_read_names_the_file_and_costs_nothing_else() {
     let starts = ["D/b.yaml: is not UTF-8: ", "D/c.yaml: cannot be read: ", "D/loop: cannot be read: "];
     assert_eq!(faults.len(), starts.len(), "{faults:?}");
     assert!(faults.iter().zip(starts).all(|(fault, start)| fault.starts_with(start)), "{faults:?}");
-    let absent = read(&path.join("absent"), "ns");
+    let absent = read(&path.join("absent"), "ns", &[]);
     assert!(matches!(&absent.faults[..], [fault] if fault.to_string().contains("absent: cannot be read")));
 }
 

@@ -1,10 +1,5 @@
-//! Sources and sinks of configuration: message by message, and over sockets.
+//! Configuration from texts and files.
 #![allow(clippy::unwrap_used)]
 
 mod config_files;
 mod config_text;
-#[path = "../../../../tests/it/linear.rs"]
-mod linear;
-mod mcp;
-mod xds_sink;
-mod xds_source;

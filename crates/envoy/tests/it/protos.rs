@@ -20,7 +20,7 @@ const FORMER: &str = "envoy.config.core.v3.Node.build_version";
 
 /// The descriptors of Envoy's API.
 fn envoy() -> DescriptorPool {
-    DescriptorPool::decode(&include_bytes!("../../../config/descriptors/envoy.binpb")[..]).unwrap()
+    DescriptorPool::decode(&include_bytes!("../../../streams/descriptors/envoy.binpb")[..]).unwrap()
 }
 
 #[test]

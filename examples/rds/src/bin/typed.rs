@@ -2,11 +2,11 @@
 //! Envoy's protos; a crate with all of Envoy's messages does as well.
 #![allow(clippy::print_stderr, reason = "the address is for whoever starts the program")]
 
-use mixer_adapter_config::stream::{
+use mixer_adapter_streams::stream::{
     listen,
     source::{Catalogue, ConfigServer, ConfigServerOptions},
 };
-use mixer_adapter_config::xds::source as xds;
+use mixer_adapter_streams::xds::source as xds;
 use prost::{Message, Name};
 use tokio::{io::AsyncBufReadExt as _, net::TcpListener};
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::Context as _;
-use mixer_adapter_config::proto::istio::mcp::v1alpha1::{RequestResources, Resource, Resources};
+use mixer_adapter_streams::proto::istio::mcp::v1alpha1::{RequestResources, Resource, Resources};
 use prost::Message as _;
 use tokio::task::JoinSet;
 

@@ -1,0 +1,8 @@
+//! Annotations of resources that sources read.
+
+/// The selector of the nodes that can see a resource.
+pub const SELECTOR: &str = "mixer-adapter/node";
+/// The time to live of a resource.
+pub const TTL: &str = "mixer-adapter/ttl";
+/// Other names of a resource, a list in JSON or YAML.
+pub const ALIASES: &str = "mixer-adapter/aliases";

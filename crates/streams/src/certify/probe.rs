@@ -1,0 +1,629 @@
+use std::{collections::BTreeMap, future::pending, time::Duration};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::{sync::mpsc, time::timeout};
+use tonic::{Code, Status, Streaming, client::Grpc};
+
+use super::{
+    CertifyError, Check, Outcome, Protocol, Violation,
+    response_rules::{self, BODIES, INCREMENTAL, REMOVED, VERSIONS},
+    server_rules::{NAMES, NONCE, REPEATED, ServerRules, TYPE, VERSION},
+};
+use crate::{
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{
+                DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+            },
+        },
+        istio::mcp::v1alpha1::{
+            IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest,
+            MeshConfigResponse, RequestResources, Resources, SinkNode,
+        },
+    },
+    stream::{
+        peer::{Peer, PeerChannel, open},
+        shorthand::{Shorthand, Summarize},
+        sink::dialect::Variant,
+    },
+    xds::sink::rest::send as request_over_http,
+};
+use mixer_adapter_core::{framework::setters, proto};
+use mixer_adapter_net::grpc::StreamMemory;
+
+/// The parameters of the checks of a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Certification {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The types or collections to request, as on the wire.
+    pub type_urls: Vec<String>,
+    /// The node of the client.
+    pub node: Node,
+    /// The timeout of an answer.
+    pub patience: Duration,
+    /// The time for which a server without news has to be silent.
+    pub silence: Duration,
+}
+
+setters!(Certification { patience: Duration, silence: Duration });
+
+impl Certification {
+    /// Creates checks of these types or collections by a client with that node. The timeout of an answer is 5 s, and a
+    /// silence lasts 0.5 s.
+    pub fn new(protocol: Protocol, type_urls: Vec<String>, node: Node) -> Self {
+        Self {
+            protocol,
+            type_urls,
+            node,
+            patience: Duration::from_secs(5),
+            silence: Duration::from_millis(500),
+        }
+    }
+}
+
+const ANSWERED: &str = "the first request for a type is answered";
+const SILENT: &str = "what is acknowledged is not sent again";
+const STALE: &str = "a request with a stale nonce is not answered";
+const REFUSED: &str = "what is rejected is not sent again";
+const NAMED: &str = "names are answered with their resources, and new names, too";
+const RESUMED: &str = "a client that has all resources is sent none";
+const MISSING: &str = "a name that does not exist is answered with its removal";
+const AGAIN: &str = "a name that is subscribed to again is sent again";
+const UNKNOWN: &str = "an unknown collection is answered, or refused with INVALID_ARGUMENT";
+
+/// A nonce that no server uses.
+const NO_NONCE: &str = "certify-stale";
+/// A name that no resource has.
+const NO_NAME: &str = "certify/missing";
+/// A collection that does not exist.
+const NO_COLLECTION: &str = "certify/v1/missing";
+
+/// Runs the checks of a server against it, and reports on each. Checks that a server does not allow are skipped.
+///
+/// # Errors
+/// The server cannot be reached.
+pub async fn certify(server: &Peer, of: &Certification) -> Result<Vec<Check>, CertifyError> {
+    let late = |_| CertifyError::Timeout(server.clone(), of.patience);
+    let reached = timeout(of.patience, server.reach()).await.map_err(late)?;
+    reached.map_err(|error| CertifyError::Connect(server.clone(), error))?;
+    let mut probe = Probe { server, of, type_url: String::new(), violations: Vec::new(), checks: Vec::new() };
+    for type_url in &of.type_urls {
+        probe.type_url.clone_from(type_url);
+        probe.of_type(type_url).await;
+    }
+    probe.several_types().await;
+    if of.protocol == Protocol::Mcp {
+        probe.unknown_collection().await;
+    }
+    Ok(probe.finish())
+}
+
+struct Probe<'a> {
+    server: &'a Peer,
+    of: &'a Certification,
+    /// The type that is checked.
+    type_url: String,
+    /// Violations of the rules for all responses, with the types.
+    violations: Vec<(String, Violation)>,
+    checks: Vec<Check>,
+}
+
+/// A request, with the fields in which checks differ.
+#[derive(Clone, Debug, Default)]
+struct ProbeRequest {
+    type_url: String,
+    names: Vec<String>,
+    version: String,
+    nonce: String,
+    refused: bool,
+    known: BTreeMap<String, String>,
+}
+
+/// A stream of checks.
+struct Session {
+    protocol: Protocol,
+    requests: mpsc::Sender<(ProbeRequest, Node)>,
+    responses: mpsc::Receiver<Result<Reply, Status>>,
+    node: Node,
+    /// The type of the last request.
+    asked: String,
+    rules: ServerRules,
+}
+
+impl Session {
+    async fn send(&mut self, ask: ProbeRequest) {
+        self.asked.clone_from(&ask.type_url);
+        self.rules.sent(&Shorthand {
+            type_url: ask.type_url.clone(),
+            names: ask.names.clone(),
+            nonce: ask.nonce.clone(),
+            ..Shorthand::default()
+        });
+        // The end of a stream is reported where its answer is awaited.
+        let _ = self.requests.send((ask, self.node.clone())).await;
+    }
+}
+
+/// A response, the violations in its content, and the versions of its resources.
+#[derive(Clone, Debug)]
+struct Reply {
+    shorthand: Shorthand,
+    violations: Vec<Violation>,
+    versions: BTreeMap<String, String>,
+}
+
+impl Probe<'_> {
+    async fn of_type(&mut self, type_url: &str) {
+        let ask = |names: &[&str]| ProbeRequest {
+            type_url: type_url.to_owned(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..ProbeRequest::default()
+        };
+        let Some((mut session, first)) = self.begin(ask(&[]), ANSWERED).await else {
+            return;
+        };
+        self.pass(ANSWERED);
+        let answer = |reply: &Reply, refused| ProbeRequest {
+            version: if refused { String::new() } else { reply.shorthand.version.clone() },
+            nonce: reply.shorthand.nonce.clone(),
+            refused,
+            ..ask(&[])
+        };
+        session.send(answer(&first, false)).await;
+        self.is_silent(&mut session, SILENT, &first).await;
+        if !self.of.protocol.is_delta() && self.of.protocol != Protocol::Rest {
+            session.send(ProbeRequest { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
+            self.is_silent(&mut session, STALE, &first).await;
+        }
+        drop(session);
+        if let Some((mut session, first)) = self.begin(ask(&[]), REFUSED).await {
+            session.send(answer(&first, true)).await;
+            self.is_silent(&mut session, REFUSED, &first).await;
+        }
+        if matches!(self.of.protocol, Protocol::Xds(..) | Protocol::Rest) {
+            self.names(&ask, &first).await;
+        }
+        if self.of.protocol.is_delta() {
+            self.resumed(&ask, &first).await;
+        }
+        if matches!(self.of.protocol, Protocol::Xds(_, Variant::Delta)) {
+            self.subscriptions(&ask, &first).await;
+        }
+    }
+
+    /// Checks subscriptions to resources by name, and then to one more.
+    async fn names(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
+        let names: Vec<&str> =
+            first.shorthand.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let [one, other, ..] = names[..] else {
+            return self.skip(NAMED, "there are fewer than two resources");
+        };
+        let Some((mut session, reply)) = self.begin(ask(&[one]), NAMED).await else { return };
+        if !reply.shorthand.names.iter().any(|name| name == one) {
+            return self.fail(NAMED, format!("{one:?} is not in the answer to its name"));
+        }
+        let both: &[&str] = if self.of.protocol.is_delta() { &[other] } else { &[one, other] };
+        let answer = ProbeRequest {
+            version: reply.shorthand.version.clone(),
+            nonce: reply.shorthand.nonce.clone(),
+            ..ask(both)
+        };
+        session.send(answer).await;
+        match self.next(&mut session, self.of.patience).await {
+            Some(Ok(reply)) if reply.shorthand.names.iter().any(|name| name == other) => self.pass(NAMED),
+            Some(Ok(_)) => self.fail(NAMED, format!("{other:?} is not in the answer to its name")),
+            Some(Err(status)) => self.fail(NAMED, ended(&status)),
+            None => self.fail(NAMED, format!("no answer to the new name {other:?}")),
+        }
+    }
+
+    /// Checks a first request with the versions of all resources.
+    async fn resumed(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
+        let known = first.versions.clone();
+        if known.is_empty() || known.values().any(String::is_empty) {
+            self.skip(RESUMED, "there are no resources with versions");
+        } else if let Some(mut session) = self.open(RESUMED).await {
+            session.send(ProbeRequest { known, ..ask(&[]) }).await;
+            match self.next(&mut session, self.of.silence).await {
+                None => self.pass(RESUMED),
+                Some(Ok(reply)) if reply.shorthand.names.is_empty() => self.pass(RESUMED),
+                Some(Ok(reply)) => self.fail(RESUMED, format!("{} resources", reply.shorthand.names.len())),
+                Some(Err(status)) => self.fail(RESUMED, ended(&status)),
+            }
+        }
+    }
+
+    /// Checks names on streams of changes: one that does not exist, and one that is subscribed to again.
+    async fn subscriptions(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
+        if let Some((_, reply)) = self.begin(ask(&[NO_NAME]), MISSING).await {
+            match reply.shorthand.removed.iter().any(|name| name == NO_NAME) {
+                true => self.pass(MISSING),
+                false => self.fail(MISSING, "an answer without the name".to_owned()),
+            }
+        }
+        let Some(name) = first.shorthand.names.first() else {
+            return self.skip(AGAIN, "there are no resources");
+        };
+        if let Some((mut session, reply)) = self.begin(ask(&[name]), AGAIN).await {
+            session.send(ProbeRequest { nonce: reply.shorthand.nonce.clone(), ..ask(&[]) }).await;
+            session.send(ask(&[name])).await;
+            match self.next(&mut session, self.of.patience).await {
+                Some(Ok(reply)) if reply.shorthand.names.contains(name) => self.pass(AGAIN),
+                Some(Ok(_)) => self.fail(AGAIN, format!("an answer without {name:?}")),
+                Some(Err(status)) => self.fail(AGAIN, ended(&status)),
+                None => self.fail(AGAIN, "no answer".to_owned()),
+            }
+        }
+    }
+
+    /// Requests two types on one stream, whose responses have to have different nonces.
+    async fn several_types(&mut self) {
+        let is_of_one_type =
+            matches!(self.of.protocol, Protocol::Rest | Protocol::Aggregated(Variant::Delta));
+        let [one, other, ..] = &self.of.type_urls[..] else { return };
+        if is_of_one_type {
+            return;
+        }
+        let Some(mut session) = self.open(ANSWERED).await else { return };
+        for type_url in [one, other] {
+            self.type_url.clone_from(type_url);
+            session.send(ProbeRequest { type_url: type_url.clone(), ..ProbeRequest::default() }).await;
+            self.next(&mut session, self.of.patience).await;
+        }
+    }
+
+    async fn unknown_collection(&mut self) {
+        NO_COLLECTION.clone_into(&mut self.type_url);
+        let Some(mut session) = self.open(UNKNOWN).await else { return };
+        session.send(ProbeRequest { type_url: NO_COLLECTION.to_owned(), ..ProbeRequest::default() }).await;
+        match self.next(&mut session, self.of.patience).await {
+            Some(Ok(_)) => self.pass(UNKNOWN),
+            Some(Err(status)) if status.code() == Code::InvalidArgument => self.pass(UNKNOWN),
+            Some(Err(status)) => self.fail(UNKNOWN, ended(&status)),
+            None => self.fail(UNKNOWN, "no answer".to_owned()),
+        }
+    }
+
+    /// Opens a stream with that request, and waits for its answer. Without one, the check fails.
+    async fn begin(&mut self, ask: ProbeRequest, check: &'static str) -> Option<(Session, Reply)> {
+        let mut session = self.open(check).await?;
+        session.send(ask).await;
+        match self.next(&mut session, self.of.patience).await {
+            Some(Ok(reply)) => Some((session, reply)),
+            Some(Err(status)) => {
+                self.fail(check, ended(&status));
+                None
+            }
+            None => {
+                self.fail(check, format!("no answer within {:?}", self.of.patience));
+                None
+            }
+        }
+    }
+
+    async fn open(&mut self, check: &'static str) -> Option<Session> {
+        match Session::open(self.server, self.of).await {
+            Ok(session) => Some(session),
+            Err(status) => {
+                self.fail(check, ended(&status));
+                None
+            }
+        }
+    }
+
+    async fn next(&mut self, session: &mut Session, patience: Duration) -> Option<Result<Reply, Status>> {
+        let reply = timeout(patience, session.responses.recv()).await.ok()?;
+        let reply = reply.unwrap_or_else(|| Err(Status::ok("the server ended it")));
+        let reply = reply.map(|reply| session.typed(reply));
+        if let Ok(reply) = &reply {
+            let violations = session.rules.received(&reply.shorthand).into_iter();
+            let violations = violations.chain(reply.violations.iter().cloned());
+            self.violations.extend(violations.map(|violation| (self.type_url.clone(), violation)));
+        }
+        Some(reply)
+    }
+
+    /// Fails a check if the server repeats a response. Changed resources may be sent.
+    async fn is_silent(&mut self, session: &mut Session, check: &'static str, last: &Reply) {
+        match self.next(session, self.of.silence).await {
+            None => self.pass(check),
+            Some(Ok(reply))
+                if reply.shorthand.version != last.shorthand.version
+                    && !reply.shorthand.version.is_empty() =>
+            {
+                self.skip(check, "the configuration changed meanwhile");
+            }
+            Some(Ok(reply)) => {
+                self.fail(check, format!("a response of {} resources", reply.shorthand.names.len()))
+            }
+            Some(Err(status)) => self.fail(check, ended(&status)),
+        }
+    }
+
+    fn pass(&mut self, rule: &'static str) {
+        self.push(rule, Outcome::Passed);
+    }
+
+    fn fail(&mut self, rule: &'static str, observed: String) {
+        self.push(rule, Outcome::Failed(observed));
+    }
+
+    fn skip(&mut self, rule: &'static str, reason: &str) {
+        self.push(rule, Outcome::Skipped(reason.to_owned()));
+    }
+
+    fn push(&mut self, rule: &'static str, outcome: Outcome) {
+        self.checks.push(Check { rule, type_url: self.type_url.clone(), outcome });
+    }
+
+    /// A result for each rule, the first failure of each.
+    fn finish(mut self) -> Vec<Check> {
+        let rules: &[&str] = match self.of.protocol {
+            Protocol::Rest => &[TYPE, VERSION, NAMES, REPEATED, BODIES],
+            Protocol::Mcp => &[NONCE, TYPE, VERSION, NAMES, REPEATED, BODIES, INCREMENTAL, REMOVED],
+            delta if delta.is_delta() => &[NONCE, TYPE, NAMES, BODIES, VERSIONS],
+            _ => &[NONCE, TYPE, VERSION, NAMES, REPEATED, BODIES],
+        };
+        let answered = self.checks.iter().any(|check| check.outcome == Outcome::Passed);
+        for &rule in rules {
+            let found = self.violations.iter().find(|(_, violation)| violation.rule == rule);
+            self.type_url = found.map(|(type_url, _)| type_url.clone()).unwrap_or_default();
+            match found {
+                Some((_, violation)) => self.fail(rule, violation.observed.clone()),
+                None if answered => self.pass(rule),
+                None => self.skip(rule, "there was no response"),
+            }
+        }
+        let mut results: Vec<Check> = Vec::new();
+        for check in self.checks {
+            match results.iter_mut().find(|known| known.rule == check.rule) {
+                None => results.push(check),
+                Some(known) if severity(&known.outcome) < severity(&check.outcome) => *known = check,
+                Some(_) => {}
+            }
+        }
+        results
+    }
+}
+
+/// Returns the order of outcomes of several types: a failure, then a success, then a check that was not possible.
+fn severity(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Skipped(_) => 0,
+        Outcome::Passed => 1,
+        Outcome::Failed(_) => 2,
+    }
+}
+
+fn ended(status: &Status) -> String {
+    format!("the stream ended with {:?}: {}", status.code(), status.message())
+}
+
+impl Session {
+    async fn open(server: &Peer, of: &Certification) -> Result<Self, Status> {
+        let (requests, asks) = mpsc::channel(8);
+        let (replies, responses) = mpsc::channel(8);
+        let session = Self {
+            protocol: of.protocol,
+            requests,
+            responses,
+            node: of.node.clone(),
+            asked: String::new(),
+            rules: ServerRules::new(of.protocol),
+        };
+        if of.protocol == Protocol::Rest {
+            poll(server.clone(), of.patience, asks, replies);
+            return Ok(session);
+        }
+        let late = |_| Status::deadline_exceeded(format!("no connection within {:?}", of.patience));
+        let channel = timeout(of.patience, server.connect()).await.map_err(late)??;
+        let grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
+        let path = PathAndQuery::from_static;
+        match of.protocol {
+            Protocol::Rest => {}
+            Protocol::Mcp => run(grpc, path(MCP), asks, replies, mcp, of_mcp),
+            Protocol::Aggregated(Variant::Sotw) => {
+                run(grpc, path(AGGREGATED), asks, replies, aggregated, of_aggregated);
+            }
+            Protocol::Aggregated(Variant::Delta) => {
+                let (request, reply) = (aggregated_delta, of_aggregated_delta);
+                run(grpc, path(AGGREGATED_DELTA), asks, replies, request, reply);
+            }
+            Protocol::Xds(api, Variant::Sotw) => {
+                run(grpc, api.path(Variant::Sotw), asks, replies, sotw, of_sotw);
+            }
+            Protocol::Xds(api, Variant::Delta) => {
+                run(grpc, api.path(Variant::Delta), asks, replies, delta, of_delta);
+            }
+        }
+        Ok(session)
+    }
+
+    /// Returns a response with its type: those of `IncrementalAggregatedResources` have none, and their stream has one
+    /// only.
+    fn typed(&self, mut reply: Reply) -> Reply {
+        if self.protocol == Protocol::Aggregated(Variant::Delta) {
+            reply.shorthand.type_url.clone_from(&self.asked);
+        }
+        reply
+    }
+}
+
+/// Sends requests over HTTP, each in place of the unanswered one. An answer without news is silence.
+fn poll(
+    server: Peer,
+    patience: Duration,
+    mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
+    replies: mpsc::Sender<Result<Reply, Status>>,
+) {
+    tokio::spawn(async move {
+        let mut answer = pending().boxed();
+        loop {
+            let answered = tokio::select! {
+                () = replies.closed() => return,
+                ask = asks.recv() => {
+                    let Some((ask, node)) = ask else { return };
+                    let (server, request) = (server.clone(), sotw(ask, node));
+                    let memory = StreamMemory::new(usize::MAX).for_message();
+                    answer = async move { request_over_http(&server, &request, patience, &memory).await }.boxed();
+                    continue;
+                }
+                answered = &mut answer => answered,
+            };
+            answer = pending().boxed();
+            let reply = match answered {
+                Ok(None) => continue,
+                Ok(Some(response)) => Ok(of_sotw(response)),
+                Err(error) => Err(Status::unknown(error.to_string())),
+            };
+            if replies.send(reply).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Transports requests and responses of one protocol until the server ends the stream or the session is dropped.
+fn run<Q, P>(
+    grpc: Grpc<PeerChannel>,
+    path: PathAndQuery,
+    mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
+    replies: mpsc::Sender<Result<Reply, Status>>,
+    to_request: fn(ProbeRequest, Node) -> Q,
+    of_response: fn(P) -> Reply,
+) where
+    Q: Message + 'static,
+    P: Message + Default + 'static,
+{
+    tokio::spawn(async move {
+        let requests = stream::poll_fn(move |context| asks.poll_recv(context));
+        let requests = requests.map(move |(ask, node)| to_request(ask, node));
+        let carried = async {
+            let mut responses: Streaming<P> = match open(grpc, path, requests).await {
+                Ok(response) => response.into_inner(),
+                Err(status) => {
+                    let _ = replies.send(Err(status)).await;
+                    return;
+                }
+            };
+            loop {
+                let reply = match responses.message().await {
+                    Ok(Some(response)) => Ok(of_response(response)),
+                    Ok(None) => return,
+                    Err(status) => Err(status),
+                };
+                let is_last = reply.is_err();
+                if replies.send(reply).await.is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = carried => {}
+            () = replies.closed() => {}
+        }
+    });
+}
+
+const MCP: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
+const AGGREGATED: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService/StreamAggregatedResources";
+const AGGREGATED_DELTA: &str =
+    "/istio.mcp.v1alpha1.AggregatedMeshConfigService/IncrementalAggregatedResources";
+/// The longest response in bytes.
+const MAX_RESPONSE: usize = 64 << 20;
+
+fn refusal(refused: bool) -> Option<proto::Status> {
+    let message = "rejected by a check of the server".to_owned();
+    refused.then_some(proto::Status { code: Code::InvalidArgument as i32, message, details: Vec::new() })
+}
+
+fn sink_node(node: Node) -> Option<SinkNode> {
+    Some(SinkNode { id: node.id, ..SinkNode::default() })
+}
+
+fn mcp(ask: ProbeRequest, node: Node) -> RequestResources {
+    RequestResources {
+        sink_node: sink_node(node),
+        collection: ask.type_url,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+        ..RequestResources::default()
+    }
+}
+
+fn aggregated(ask: ProbeRequest, node: Node) -> MeshConfigRequest {
+    MeshConfigRequest {
+        version_info: ask.version,
+        sink_node: sink_node(node),
+        type_url: ask.type_url,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+    }
+}
+
+fn aggregated_delta(ask: ProbeRequest, node: Node) -> IncrementalMeshConfigRequest {
+    IncrementalMeshConfigRequest {
+        sink_node: sink_node(node),
+        type_url: ask.type_url,
+        initial_resource_versions: ask.known.into_iter().collect(),
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+    }
+}
+
+fn sotw(ask: ProbeRequest, node: Node) -> DiscoveryRequest {
+    DiscoveryRequest {
+        version_info: ask.version,
+        node: Some(node),
+        resource_names: ask.names,
+        type_url: ask.type_url,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+    }
+}
+
+fn delta(ask: ProbeRequest, node: Node) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        node: Some(node),
+        type_url: ask.type_url,
+        resource_names_subscribe: ask.names,
+        initial_resource_versions: ask.known,
+        response_nonce: ask.nonce,
+        error_detail: refusal(ask.refused),
+        ..DeltaDiscoveryRequest::default()
+    }
+}
+
+fn of_mcp(response: Resources) -> Reply {
+    let violations = response_rules::of_mcp(&response);
+    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
+}
+
+fn of_aggregated(response: MeshConfigResponse) -> Reply {
+    let violations = response_rules::of_aggregated(&response);
+    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
+}
+
+fn of_aggregated_delta(response: IncrementalMeshConfigResponse) -> Reply {
+    let metadata = response.resources.iter().filter_map(|resource| resource.metadata.as_ref());
+    let versions = metadata.map(|metadata| (metadata.name.clone(), metadata.version.clone()));
+    let violations = response_rules::of_aggregated_delta(&response);
+    Reply { versions: versions.collect(), violations, shorthand: response.shorthand() }
+}
+
+fn of_sotw(response: DiscoveryResponse) -> Reply {
+    let violations = response_rules::of_sotw(&response);
+    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
+}
+
+fn of_delta(response: DeltaDiscoveryResponse) -> Reply {
+    let versions =
+        response.resources.iter().map(|resource| (resource.name.clone(), resource.version.clone()));
+    let violations = response_rules::of_delta(&response);
+    Reply { versions: versions.collect(), violations, shorthand: response.shorthand() }
+}

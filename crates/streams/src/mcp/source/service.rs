@@ -1,0 +1,33 @@
+use std::{sync::Arc, time::Duration};
+
+use tonic::service::Routes;
+
+use super::{aggregated, stream::McpStream};
+use crate::stream::{
+    admission::{Admission, ServiceOptions},
+    metrics::SOURCE,
+    source::{driver::ConfigServer, method::Method},
+};
+use mixer_adapter_net::Rate;
+
+const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
+
+/// Returns the limits of a source: many sinks, small requests.
+pub fn default_options() -> ServiceOptions {
+    ServiceOptions {
+        max_streams: 10_000,
+        new_streams: Rate { burst: 100, every: Duration::from_millis(10) },
+        max_message_size: 1 << 20,
+    }
+}
+
+/// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
+pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
+    let admission = Arc::new(Admission::new(options, &SOURCE));
+    let machine = |source: &ConfigServer| McpStream::new(source.incremental());
+    let streams = Method::new(source, &admission, options, source.requests(), machine);
+    let router = services.axum_router_mut();
+    let grown = aggregated::mount(std::mem::take(router), source, &admission, options);
+    *router = grown.route_service(METHOD, streams);
+    services
+}

@@ -1,0 +1,209 @@
+use std::{
+    error::Error,
+    fmt,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Uri, uri::PathAndQuery};
+use prost::Message;
+use tokio::net::TcpStream;
+use tonic::{
+    Response, Status, Streaming,
+    body::Body,
+    client::{Grpc, GrpcService},
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+
+use super::keepalive::Keepalive;
+use mixer_adapter_net::{
+    HttpClient,
+    grpc::CallMemory,
+    open_file,
+    tls::{self, Connector},
+    with_causes,
+};
+
+/// The limit on connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A peer to dial, as in `mcp://host:port`, or with TLS `mcps://host:port`. The scheme is for logs.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    scheme: &'static str,
+    address: String,
+    tls: Option<Arc<tls::Client>>,
+    token_file: Option<Arc<Path>>,
+    keepalive: Keepalive,
+}
+
+/// A connection to a peer.
+pub(crate) type PeerChannel = InterceptedService<Channel, Bearer>;
+
+/// Adds a token to calls, if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The maximum length of a token in bytes.
+const MAX_TOKEN: u64 = 64 << 10;
+
+/// A file whose token cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenFileError {
+    #[error("the token file {0} cannot be read: {1}")]
+    Read(PathBuf, io::Error),
+    #[error("the token file {0} is longer than {MAX_TOKEN} bytes; write one token")]
+    TooLong(PathBuf),
+    #[error("the token file {0} has no token that a header can carry; write one line of ASCII")]
+    Invalid(PathBuf),
+}
+
+impl Peer {
+    /// The peer at `host:port`, without TLS.
+    pub fn new(address: impl Into<String>) -> Self {
+        let (tls, token_file) = (None, None);
+        Self { scheme: "mcp", address: address.into(), tls, token_file, keepalive: Keepalive::default() }
+    }
+
+    /// The peer at `host:port`, with TLS.
+    pub fn secured(address: impl Into<String>, tls: Arc<tls::Client>) -> Self {
+        Self { scheme: "mcps", tls: Some(tls), ..Self::new(address) }
+    }
+
+    /// The same peer with other pings on connections to it.
+    #[must_use]
+    pub fn with_keepalive(self, keepalive: Keepalive) -> Self {
+        Self { keepalive, ..self }
+    }
+
+    /// The same peer with the scheme of another protocol.
+    #[must_use]
+    pub fn called(self, scheme: &'static str) -> Self {
+        Self { scheme, ..self }
+    }
+
+    /// The same peer, which requests show the token in this file. It is read for each connection, and sent over TLS alone.
+    #[must_use]
+    pub fn with_token_file(self, file: Option<&Path>) -> Self {
+        Self { token_file: file.map(Arc::from), ..self }
+    }
+
+    /// Returns the header with the token, if requests have one.
+    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, TokenFileError> {
+        let Some(path) = self.token_file.as_deref().filter(|_| self.tls.is_some()) else { return Ok(None) };
+        let read = |error| TokenFileError::Read(path.to_owned(), error);
+        let mut token = Vec::new();
+        open_file(path).and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token)).map_err(read)?;
+        if token.len() as u64 > MAX_TOKEN {
+            return Err(TokenFileError::TooLong(path.to_owned()));
+        }
+        let invalid = || TokenFileError::Invalid(path.to_owned());
+        let token = token.trim_ascii();
+        let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+        let value = is_token.then(|| HeaderValue::from_bytes(&[b"Bearer ", token].concat()));
+        let mut value = value.and_then(Result::ok).ok_or_else(invalid)?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    /// Connects; with TLS once its files can be used.
+    pub(crate) async fn connect(&self) -> Result<PeerChannel, Status> {
+        let authorization = self.authorization().map_err(|error| Status::unavailable(error.to_string()))?;
+        let bearer = authorization.map(|value| MetadataValue::try_from(value.as_bytes())).transpose();
+        let mut bearer = Bearer(bearer.map_err(|error| Status::internal(error.to_string()))?);
+        if let Some(value) = &mut bearer.0 {
+            value.set_sensitive(true);
+        }
+        let connected = match (self.endpoint(), &self.tls) {
+            (Ok(endpoint), None) => endpoint.connect().await,
+            (Ok(endpoint), Some(tls)) => {
+                tls.ready().await;
+                endpoint.connect_with_connector(Connector::new(tls.clone())).await
+            }
+            (Err(error), _) => Err(error),
+        };
+        let connected = connected
+            .map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))));
+        Ok(InterceptedService::new(connected?, bearer))
+    }
+
+    /// Checks that somebody listens at the address.
+    pub(crate) async fn reach(&self) -> io::Result<()> {
+        TcpStream::connect(&self.address).await.map(drop)
+    }
+
+    /// Returns a client for a request to the peer whose answer takes `memory`, and the URL of a path on it.
+    pub(crate) fn http(
+        &self,
+        timeout: Duration,
+        max_body: usize,
+        memory: CallMemory,
+        path: &str,
+    ) -> (HttpClient, http::Result<Uri>) {
+        let client = HttpClient::new(timeout, max_body).with_memory(memory);
+        let (client, scheme) = match &self.tls {
+            None => (client, "http"),
+            Some(tls) => (client.with_tls(tls.clone()), "https"),
+        };
+        let url = Uri::builder().scheme(scheme).authority(&*self.address).path_and_query(path).build();
+        (client, url)
+    }
+
+    /// Does `work` and checks the files of TLS meanwhile.
+    pub(crate) async fn watching<T>(&self, work: impl Future<Output = T>) -> T {
+        let Some(tls) = &self.tls else { return work.await };
+        tokio::select! {
+            done = work => done,
+            never = tls.watch() => match never {},
+        }
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, tonic::transport::Error> {
+        Ok(Endpoint::from_shared(format!("http://{}", self.address))?
+            .user_agent(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")))?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(self.keepalive.interval)
+            .keep_alive_timeout(self.keepalive.timeout)
+            .keep_alive_while_idle(true))
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.address)
+    }
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Opens a stream of a method; versions of a protocol may have the same messages.
+pub(crate) async fn open<T, Q, P>(
+    mut grpc: Grpc<T>,
+    path: PathAndQuery,
+    requests: impl futures_util::Stream<Item = Q> + Send + 'static,
+) -> Result<Response<Streaming<P>>, Status>
+where
+    T: GrpcService<Body, ResponseBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static>,
+    Q: Message + 'static,
+    P: Message + Default + 'static,
+{
+    let not_ready = |error: T::Error| format!("the connection is not ready: {}", error.into());
+    grpc.ready().await.map_err(|error| Status::unavailable(not_ready(error)))?;
+    grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
+}

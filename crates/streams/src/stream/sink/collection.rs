@@ -1,0 +1,179 @@
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+
+use super::{
+    expiry::Expiry,
+    held::{Difference, Held},
+    nack::NackError,
+    stream::StreamId,
+};
+use crate::{proto::istio::mcp::v1alpha1::Resources, stream::raw_change::RawChange};
+
+/// The number of pushes of one stream that may wait for the application's decision on an earlier one. Correct sources
+/// wait for answers, and have one unanswered push.
+const WAITING: usize = 8;
+
+/// The state of one collection. It outlives streams.
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub(super) name: Arc<str>,
+    pub(super) required: bool,
+    /// The state that was offered to the application: the valid part of the source's state. Pushes are compared with
+    /// it.
+    pub(super) offered: Held,
+    /// The decision on it; `None` before the first.
+    pub(super) outcome: Option<Outcome>,
+    /// The state in use.
+    pub(super) live: Held,
+    /// Whether a source has pushed it, rather than only the cache.
+    pub(super) synced: bool,
+    /// The proposal that the application decides on.
+    pub(super) deciding: Option<Proposal>,
+    /// The last proposal.
+    proposed: ProposalId,
+    /// The last proposal that the application stores, whatever it decided.
+    pub(super) kept: ProposalId,
+    waiting: VecDeque<Waiting>,
+    /// The last refused push, unless one was accepted since.
+    pub(super) refused: Option<RefusedPush>,
+    /// The resources skipped last, in a push that was accepted otherwise.
+    pub(super) skipped: Option<NackError>,
+    /// The time since which the source is known not to serve it.
+    pub(super) unsupported: Option<Instant>,
+    /// The expiry of resources that are not renewed.
+    pub(super) expiry: Expiry,
+}
+
+/// A push that waits for the application's decision on an earlier one.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) stream: StreamId,
+    pub(super) push: Resources,
+    /// The nonces of full pushes that it replaces.
+    pub(super) replaced: Vec<String>,
+}
+
+/// A change that the application decides on.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub(super) id: ProposalId,
+    pub(super) origin: Origin,
+    pub(super) version: String,
+    pub(super) difference: Difference,
+}
+
+/// Identifies a proposal among those of its collection.
+pub type ProposalId = u64;
+
+/// The origin of a change, by which pushes are answered.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// The cache, or the fact that the source does not serve the collection.
+    Sink,
+    Push {
+        stream: StreamId,
+        nonces: Vec<String>,
+    },
+}
+
+/// The outcome of the state that was offered last.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Live,
+    Pending,
+    Refused(NackError),
+}
+
+/// A push that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RefusedPush {
+    pub(super) version: String,
+    pub(super) nack: NackError,
+}
+
+impl Collection {
+    pub(super) fn new(name: Arc<str>, required: bool) -> Self {
+        Self {
+            name,
+            required,
+            offered: Held::default(),
+            outcome: None,
+            live: Held::default(),
+            synced: false,
+            deciding: None,
+            proposed: 0,
+            kept: 0,
+            waiting: VecDeque::new(),
+            refused: None,
+            skipped: None,
+            unsupported: None,
+            expiry: Expiry::default(),
+        }
+    }
+
+    /// Appends a push to the queue. A full push replaces earlier ones of the same stream. Returns `false` if too many
+    /// wait.
+    pub(super) fn enqueue(&mut self, stream: StreamId, push: Resources) -> bool {
+        let mut replaced = Vec::new();
+        if !push.incremental {
+            self.waiting.retain_mut(|other| {
+                if other.stream == stream {
+                    replaced.append(&mut other.replaced);
+                    replaced.push(std::mem::take(&mut other.push.nonce));
+                }
+                other.stream != stream
+            });
+            replaced.retain(|nonce| *nonce != push.nonce);
+        }
+        let waiting = self.waiting.iter().filter(|other| other.stream == stream).count();
+        if waiting < WAITING {
+            self.waiting.push_back(Waiting { stream, push, replaced });
+        }
+        waiting < WAITING
+    }
+
+    /// Returns whether the application is deciding on it, or has to.
+    pub(super) fn is_busy(&self) -> bool {
+        self.deciding.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Returns the next push to process, if no decision is pending.
+    pub(super) fn next(&mut self) -> Option<Waiting> {
+        if self.deciding.is_some() { None } else { self.waiting.pop_front() }
+    }
+
+    /// Offers a change to the application.
+    pub(super) fn propose(
+        &mut self,
+        origin: Origin,
+        version: String,
+        difference: Difference,
+    ) -> (ProposalId, RawChange) {
+        let change = RawChange {
+            collection: self.name.clone(),
+            version: version.clone(),
+            full: self.outcome.is_none(),
+            resources: difference.changed.clone(),
+            removed: difference.removed.clone(),
+        };
+        self.proposed += 1;
+        let id = self.proposed;
+        self.deciding = Some(Proposal { id, origin, version, difference });
+        (id, change)
+    }
+
+    /// Records the outcome of the offered state.
+    pub(super) fn settle(&mut self, outcome: Outcome) {
+        match &outcome {
+            Outcome::Live => {
+                self.refused = None;
+                self.live = self.offered.clone();
+            }
+            Outcome::Pending => self.refused = None,
+            Outcome::Refused(nack) => {
+                let version = self.offered.version().to_owned();
+                self.refused = Some(RefusedPush { version, nack: nack.clone() });
+            }
+        }
+        self.outcome = Some(outcome);
+    }
+}

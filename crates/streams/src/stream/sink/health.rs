@@ -1,0 +1,114 @@
+//! Whether the streams of a sink work.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::stream::StreamId;
+use mixer_adapter_config::{
+    MAX_TEXT,
+    source::{StreamError, unix_time},
+    truncate,
+};
+
+/// A stream that is open for this time works: errors of earlier ones are over.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// The last error of the streams of a sink, until one works.
+#[derive(Debug, Default)]
+pub(crate) struct Health(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    error: Option<StreamError>,
+    /// Whether an error came after the last stream was opened or exchange succeeded.
+    failing: bool,
+    /// When the open streams were opened.
+    open: BTreeMap<StreamId, Instant>,
+}
+
+impl Health {
+    pub(super) fn opened(&self, id: StreamId) {
+        let mut state = self.lock();
+        state.failing = false;
+        state.open.insert(id, Instant::now());
+    }
+
+    /// Records the end of a stream. One that this side or the peer ended without an error changes nothing.
+    pub(super) fn ended(&self, id: StreamId, status: Option<&Status>) {
+        let mut state = self.lock();
+        if state.open.remove(&id).is_some_and(|opened| opened.elapsed() >= STEADY) {
+            state.error = None;
+        }
+        drop(state);
+        if let Some(status) = status {
+            self.failed(status);
+        }
+    }
+
+    /// Records an error, unless this side or the peer ended a stream without one.
+    pub(crate) fn failed(&self, status: &Status) {
+        if !is_error(status) {
+            return;
+        }
+        let error = truncate(&format!("{:?}: {}", status.code(), status.message()), MAX_TEXT);
+        let mut state = self.lock();
+        let since = state.error.as_ref().map_or_else(unix_time, |earlier| earlier.since);
+        state.error = Some(StreamError { error, since });
+        state.failing = true;
+    }
+
+    /// Forgets the error of a transport whose exchanges are independent.
+    pub(crate) fn recovered(&self) {
+        let mut state = self.lock();
+        (state.error, state.failing) = (None, false);
+    }
+
+    /// Returns whether a stream is open, and its last exchange did not fail.
+    pub(crate) fn is_connected(&self) -> bool {
+        let state = self.lock();
+        !state.open.is_empty() && !state.failing
+    }
+
+    /// Returns the last error, unless a stream works.
+    pub(crate) fn error(&self) -> Option<StreamError> {
+        let state = self.lock();
+        let works = state.open.values().any(|opened| opened.elapsed() >= STEADY);
+        state.error.clone().filter(|_| !works)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether a stream broke, rather than being ended by this side or without an error by the peer.
+pub(super) fn is_error(status: &Status) -> bool {
+    !matches!(status.code(), Code::Ok | Code::Cancelled | Code::Aborted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_lasts_until_a_stream_stays_open() {
+        let health = Health::default();
+        health.failed(&Status::unavailable("refused"));
+        health.opened(1);
+        assert_eq!(health.error().map(|last| last.error), Some("Unavailable: refused".to_owned()));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        health.ended(1, Some(&Status::resource_exhausted("too large")));
+        health.opened(2);
+        assert_eq!(health.error().map(|last| last.error), Some("ResourceExhausted: too large".to_owned()));
+        tokio::time::advance(STEADY).await;
+        assert_eq!(health.error(), None);
+        health.ended(2, Some(&Status::ok("the server ended it")));
+        assert_eq!(health.error(), None, "an orderly end is no error");
+    }
+}

@@ -1,0 +1,113 @@
+//! The sink: subscribes to collections, and receives their pushes.
+
+mod answer;
+pub(crate) mod cache;
+mod collection;
+pub(crate) mod connect;
+pub(crate) mod dialect;
+pub(crate) mod driver;
+pub(crate) mod exchange;
+mod expiry;
+mod health;
+mod held;
+mod machine;
+pub(crate) mod nack;
+mod push;
+mod request;
+mod status;
+mod stream;
+pub(crate) mod type_urls;
+mod view;
+
+use std::{collections::BTreeMap, time::Duration};
+
+pub use cache::Cache;
+pub use collection::ProposalId;
+pub use dialect::{Dialect, Received, Variant};
+pub use driver::Sink;
+pub use machine::{Closed, Output, SinkDecision, SinkMachine};
+pub use nack::{NackError, ResourceError};
+pub use stream::StreamId;
+pub use view::CollectionView;
+
+use super::shorthand::Trace;
+use crate::settings::Wanted;
+use mixer_adapter_core::framework::setters;
+use mixer_adapter_net::Rate;
+
+/// Whether a sink requests changes only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Never: every push is the whole collection.
+    Full,
+    /// After the first push of a stream, which is whole. Correct with every source known
+    /// (docs/behaviour/mcp.md#incremental-pushes).
+    FullFirst,
+    /// From the start, with the versions that the sink has. Only for sources that honour them: those of Istio do not,
+    /// and resources that are deleted while the sink is disconnected would remain.
+    Resume,
+    /// Always: every push after the first of a stream contains changes only. A sink that refuses one lacks these
+    /// changes until it opens another stream, on which it sends its versions. The delta variant of xDS.
+    Delta,
+}
+
+/// The settings of a sink.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SinkOptions {
+    /// The id of the sink, which should be unique, and the same after a restart.
+    pub id: String,
+    /// The annotations that are sent with the id.
+    pub annotations: BTreeMap<String, String>,
+    /// The collections to request.
+    pub collections: Vec<Wanted>,
+    /// Whether to request changes only.
+    pub mode: Mode,
+    /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these. Otherwise
+    /// the push is refused.
+    pub skip_bad_resources: bool,
+    /// The rate of requests on one stream. Galley reads 100 at once and then one a second; further ones wait there, and
+    /// none is lost.
+    pub requests: Rate,
+    /// The rate of answers without a change, for one collection of a stream: to pushes that are equal to the held
+    /// state, or refused like the previous one. It slows down a source that repeats a push.
+    pub idle_replies: Rate,
+    /// The interval at which one unsupported collection is requested again.
+    pub retry_unsupported: Duration,
+    /// The interval at which everything is requested again. Only for sources that do not push every change: those of
+    /// MCP take a request for the answer to an unanswered push.
+    pub resync: Option<Duration>,
+    /// The observer of the messages of its streams.
+    pub trace: Trace,
+}
+
+setters!(SinkOptions {
+    id: String,
+    annotations: BTreeMap<String, String>,
+    collections: Vec<Wanted>,
+    mode: Mode,
+    skip_bad_resources: bool,
+    requests: Rate,
+    idle_replies: Rate,
+    retry_unsupported: Duration,
+    resync: Option<Duration>,
+});
+
+impl SinkOptions {
+    /// Creates a sink with that id, for these collections, all of them required.
+    pub fn new<C: Into<String>>(id: impl Into<String>, collections: impl IntoIterator<Item = C>) -> Self {
+        let wanted = |collection: C| Wanted { collection: collection.into(), required: true };
+        Self {
+            id: id.into(),
+            annotations: BTreeMap::new(),
+            collections: collections.into_iter().map(wanted).collect(),
+            mode: Mode::FullFirst,
+            skip_bad_resources: false,
+            requests: Rate { burst: 100, every: Duration::from_millis(100) },
+            idle_replies: Rate { burst: 10, every: Duration::from_secs(5) },
+            retry_unsupported: Duration::from_secs(600),
+            resync: None,
+            trace: Trace::default(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The requests of a sink to a source.
+
+use tonic::{Code, Status};
+
+use crate::{
+    proto::istio::mcp::v1alpha1::{RequestResources, SinkNode},
+    stream::type_url::type_urls_of,
+};
+use mixer_adapter_config::{Collection, MAX_TEXT, truncate};
+use mixer_adapter_core::proto::{self};
+
+/// Requests a collection.
+pub(super) fn request(node: &SinkNode, collection: &str) -> RequestResources {
+    RequestResources {
+        sink_node: Some(node.clone()),
+        collection: collection.to_owned(),
+        ..RequestResources::default()
+    }
+}
+
+/// Refuses a push of the requested collection. Long texts are cut: a peer may close the stream because of one.
+pub(super) fn nack_request(
+    request: RequestResources,
+    nonce: String,
+    code: Code,
+    message: &str,
+) -> RequestResources {
+    let error =
+        proto::Status { code: code as i32, message: truncate(message, MAX_TEXT), details: Vec::new() };
+    RequestResources { response_nonce: nonce, error_detail: Some(error), ..request }
+}
+
+/// Returns whether a source ended a stream because it does not have a collection
+/// (docs/behaviour/mcp.md#unknown-collections): with INVALID_ARGUMENT and the text of Galley, or with UNIMPLEMENTED and
+/// any text that has the name of the collection, or the type URL by which xDS subscribes to it. NOT_FOUND is tried
+/// again: servers use it for resources that do not exist yet, too.
+///
+/// A text without a name does not count: it may be that of a server, or a proxy, that does not implement the protocol.
+pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
+    let text = match status.code() {
+        Code::InvalidArgument => status.message().strip_prefix("unsupported collection ").unwrap_or_default(),
+        Code::Unimplemented => status.message(),
+        _ => return false,
+    };
+    let type_urls = type_urls_of(&Collection::new(collection));
+    // A collection with several type URLs may have resources of another one.
+    let type_url = type_urls.first().filter(|_| type_urls.len() == 1);
+    let is_part_of_name = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
+    let words = text.split(|character| !is_part_of_name(character)).map(|word| word.trim_end_matches('.'));
+    words.into_iter().any(|word| word == collection || type_url.is_some_and(|url| url == word))
+}

@@ -1,0 +1,304 @@
+//! The tasks of a source: one for each stream, with a state machine of its own.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use prost::Message as _;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, Streaming};
+
+use super::{
+    catalogue::Catalogue,
+    dialogue::{Dialogue, Meaning, SinkId},
+    pushed::Pushed,
+    status::{PeerStatus, Registered, Registry, WatchStatus},
+};
+use crate::{
+    certify::client_rules::ClientRules,
+    stream::{admission::AdmittedStream, metrics::SOURCE, raw_change::RawChange, shorthand::Summarize as _},
+};
+use mixer_adapter_config::{ValidationError, envoy};
+use mixer_adapter_core::framework::setters;
+use mixer_adapter_net::{Bucket, Rate, grpc::CallMemory};
+
+/// The time for a sink that does not read to receive the reason of the end of its stream.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// The options of a source.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ConfigServerOptions {
+    /// Sends changes only to sinks that request changes only.
+    pub incremental: bool,
+    /// The rate of requests that are read from one stream.
+    pub requests: Rate,
+    /// Serves version 2 of Envoy's API, too.
+    pub v2: bool,
+    /// Checks clients against the rules of the protocols. Violations are logged, and listed in their status.
+    pub certify: bool,
+}
+
+setters!(ConfigServerOptions { incremental: bool, requests: Rate, v2: bool, certify: bool });
+
+impl Default for ConfigServerOptions {
+    fn default() -> Self {
+        Self {
+            incremental: true,
+            requests: Rate { burst: 100, every: Duration::from_secs(1) },
+            v2: true,
+            certify: false,
+        }
+    }
+}
+
+/// A source that serves its newest state to any number of sinks.
+#[derive(Clone, Debug)]
+pub struct ConfigServer {
+    catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
+    options: ConfigServerOptions,
+    registry: Registry,
+    faults: Arc<Mutex<Arc<[ValidationError]>>>,
+    closed: CancellationToken,
+}
+
+impl ConfigServer {
+    /// Creates a source that serves the catalogue.
+    pub fn new(catalogue: Catalogue, options: ConfigServerOptions) -> Self {
+        let (catalogue, _) = watch::channel(Arc::new(catalogue));
+        Self {
+            catalogue: Arc::new(catalogue),
+            options,
+            registry: Registry::default(),
+            faults: Arc::default(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    /// Applies a change, and pushes it to the sinks that it affects.
+    pub fn apply(&self, change: &RawChange) {
+        self.apply_all(std::slice::from_ref(change));
+    }
+
+    /// Applies changes that belong together: no sink receives only some of them.
+    pub(crate) fn apply_all(&self, changes: &[RawChange]) {
+        self.catalogue.send_if_modified(|catalogue| {
+            let catalogue = Arc::make_mut(catalogue);
+            let news = changes.iter().filter(|change| catalogue.apply(change));
+            news.count() > 0
+        });
+    }
+
+    /// Waits until a change was applied.
+    pub async fn filled(&self) {
+        // The sender lives as long as this does.
+        let _ = self.catalogue.subscribe().wait_for(|catalogue| catalogue.is_filled()).await;
+    }
+
+    /// Returns the faults of resources that cannot be served.
+    pub fn faults(&self) -> Arc<[ValidationError]> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_faults(&self, faults: Vec<ValidationError>) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
+    }
+
+    /// Returns whether sinks may request changes only.
+    pub(crate) fn incremental(&self) -> bool {
+        self.options.incremental
+    }
+
+    /// Returns the rate of requests.
+    pub(crate) fn requests(&self) -> Rate {
+        self.options.requests
+    }
+
+    /// Counts a request of a client for a type, if it is of version 2 of Envoy's API; an error if that is not served.
+    pub(crate) fn check_version(&self, type_url: &str, client: &str) -> Result<(), Status> {
+        let Some(successor) = type_url.rsplit('/').next().and_then(envoy::successor) else {
+            return Ok(());
+        };
+        SOURCE.requested_v2(type_url, client);
+        match self.options.v2 {
+            true => Ok(()),
+            false => Err(Status::unimplemented(format!(
+                "version 2 of Envoy's API is turned off here; ask for {successor} by version 3"
+            ))),
+        }
+    }
+
+    /// Returns the served state.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.borrow().clone()
+    }
+
+    /// Returns the served state, and each later one.
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<Catalogue>> {
+        self.catalogue.subscribe()
+    }
+
+    /// Waits until it is closed.
+    pub(crate) async fn closing(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Lists a client without a stream while it waits for changes.
+    pub(crate) fn list(
+        &self,
+        peer: String,
+        sink: SinkId,
+        collection: String,
+        watch: WatchStatus,
+    ) -> impl Drop + use<> {
+        self.registry.list(peer, sink, collection, watch)
+    }
+
+    /// Ends all streams, so that sinks connect to another source.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Returns the connected sinks.
+    pub fn sinks(&self) -> Vec<PeerStatus> {
+        self.registry.peers()
+    }
+
+    /// Records a request, and returns whether it accepts a push; an error ends the stream.
+    fn on_request<D: Dialogue>(
+        &self,
+        dialogue: &mut D,
+        request: D::Request,
+        current: &Catalogue,
+        registered: &Registered,
+        rules: Option<&mut ClientRules>,
+    ) -> Result<bool, Status> {
+        let size = request.encoded_len();
+        let shorthand = rules.is_some().then(|| request.shorthand());
+        let event = dialogue.on_request(request, current)?;
+        SOURCE.received(&event.collection, size);
+        let is_accepted = event.meaning == Meaning::Accepted;
+        let type_url = event.collection.clone();
+        // The first message of a source that dials is for no type.
+        let answers = event.meaning != Meaning::Triggered;
+        if let (Some(rules), Some(shorthand), true) = (rules, shorthand, answers) {
+            registered.record_violations(rules.received(&shorthand, &type_url));
+        }
+        self.check_version(&type_url, &registered.record(event)).map(|()| is_accepted)
+    }
+
+    /// Serves one stream until it ends. Returns the reason. Its requests are limited in rate, and the names in them that it holds take memory
+    /// of `memory`.
+    pub(crate) async fn exchange<D: Dialogue>(
+        self,
+        mut dialogue: D,
+        peer: String,
+        mut requests: Streaming<D::Request>,
+        pushes: mpsc::Sender<Result<Pushed<D::Push>, Status>>,
+        limits: ExchangeLimits,
+    ) -> Served {
+        let ExchangeLimits { requests: rate, memory, mut admitted } = limits;
+        let mut catalogue = self.catalogue.subscribe();
+        let mut bucket = Bucket::new(rate);
+        let registered = self.registry.register(peer);
+        let mut good = false;
+        let mut rules = self.options.certify.then(ClientRules::default);
+        loop {
+            let current = catalogue.borrow_and_update().clone();
+            dialogue.elapsed(now());
+            let due = dialogue.is_due(&current);
+            let wakeup = dialogue.wakeup();
+            let request = async {
+                if let Some(at) = bucket.wait(now()) {
+                    tokio::time::sleep_until(at.into()).await;
+                }
+                requests.message().await
+            };
+            let status = tokio::select! {
+                // Created only when there is room for it, from the newest state.
+                room = pushes.reserve(), if due => match (room, dialogue.next(&current)) {
+                    (Ok(room), Some(push)) => {
+                        rules.iter_mut().for_each(|rules| rules.sent(&push.message.shorthand()));
+                        room.send(Ok(push));
+                        continue;
+                    }
+                    (Ok(_), None) => continue,
+                    (Err(_), _) => {
+                        SOURCE.not_sent(Code::Cancelled);
+                        Status::cancelled("the sink is gone")
+                    }
+                },
+                request = request => match request {
+                    Ok(Some(request)) => {
+                        bucket.take(now());
+                        let is_accepted =
+                            self.on_request(&mut dialogue, request, &current, &registered, rules.as_mut());
+                        let held = dialogue.names_size();
+                        let has_memory = memory.as_ref().map_or(Ok(()), |memory| memory.resize(held));
+                        match has_memory.and(is_accepted) {
+                            Ok(is_accepted) => {
+                                good |= is_accepted;
+                                continue;
+                            }
+                            Err(status) => status,
+                        }
+                    }
+                    Ok(None) => Status::ok("the sink ended it"),
+                    Err(status) => {
+                        SOURCE.not_received(status.code());
+                        status
+                    }
+                },
+                Ok(()) = catalogue.changed() => continue,
+                () = sleep_until(wakeup), if wakeup.is_some() => continue,
+                status = async {
+                    match &mut admitted {
+                        Some(admitted) => admitted.gave_way().await,
+                        None => std::future::pending().await,
+                    }
+                } => status,
+                () = self.closed.cancelled() => Status::unavailable("the source is going away"),
+            };
+            if let Some(rules) = rules {
+                let unanswered = if status.code() == Code::Ok { rules.unanswered() } else { Vec::new() };
+                registered.record_violations(unanswered);
+                registered.log_certified();
+            }
+            if status.code() != Code::Ok {
+                // A sink that has ended, or does not read, does not receive it.
+                let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;
+            }
+            return Served { status, good };
+        }
+    }
+}
+
+/// The time of the runtime, which tests may have stopped.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    if let Some(at) = at {
+        tokio::time::sleep_until(at.into()).await;
+    }
+}
+
+/// The limits of one stream.
+pub(crate) struct ExchangeLimits {
+    /// How often the sink may send requests.
+    pub(crate) requests: Rate,
+    /// The memory of the names that it holds; `None` for a stream that this source opened.
+    pub(crate) memory: Option<CallMemory>,
+    /// `None` for a stream that this source opened.
+    pub(crate) admitted: Option<AdmittedStream>,
+}
+
+/// The outcome of a stream.
+pub(crate) struct Served {
+    pub(crate) status: Status,
+    /// Whether the sink accepted a push.
+    pub(crate) good: bool,
+}

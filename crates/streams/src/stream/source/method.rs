@@ -1,0 +1,161 @@
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, Stream, future::BoxFuture, stream::unfold};
+use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use prost::Message;
+use tokio::sync::mpsc;
+use tonic::{
+    Request, Status, Streaming,
+    body::Body,
+    codec::{Codec as _, CompressionEncoding},
+    metadata::MetadataValue,
+};
+use tonic_prost::ProstCodec;
+use tower_service::Service;
+
+use super::{
+    dialogue::Dialogue,
+    driver::{ConfigServer, ExchangeLimits},
+    pushed::Pushed,
+};
+use crate::stream::{
+    admission::{Admission, ServiceOptions},
+    listen::peer_name,
+};
+use mixer_adapter_net::Rate;
+use mixer_adapter_net::grpc::CallMemory;
+
+/// Where sources say which version of their program they are.
+const VERSION: &str = "config.source.version";
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// A method of gRPC that serves streams of some dialogue.
+///
+/// A push that is not shared is encoded in memory of its own. In tonic's codec a stream goes on holding as much as its longest message
+/// needed, and the first push may be everything there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Method<F> {
+    source: ConfigServer,
+    admission: Arc<Admission>,
+    max_message_size: usize,
+    requests: Rate,
+    dialogue: F,
+}
+
+impl<F> Method<F> {
+    /// A method that speaks what `dialogue` makes, and lets clients ask that often.
+    pub(crate) fn new(
+        source: &ConfigServer,
+        admission: &Arc<Admission>,
+        options: &ServiceOptions,
+        requests: Rate,
+        dialogue: F,
+    ) -> Self {
+        let (source, admission) = (source.clone(), admission.clone());
+        Self { source, admission, max_message_size: options.max_message_size, requests, dialogue }
+    }
+
+    /// Lets a stream in, and serves it in a task of its own.
+    async fn open<B, D>(self, request: http::Request<B>) -> Result<http::Response<Body>, Status>
+    where
+        F: Fn(&ConfigServer) -> D,
+        D: Dialogue + 'static,
+        D::Request: Default + 'static,
+        D::Push: Message + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let encoding = match request.headers().get("grpc-encoding").map(HeaderValue::as_bytes) {
+            None | Some(b"identity") => None,
+            Some(b"gzip") => Some(CompressionEncoding::Gzip),
+            Some(other) => {
+                let encoding = String::from_utf8_lossy(other);
+                let mut status = Status::unimplemented(format!("grpc-encoding {encoding} is not served"));
+                status
+                    .metadata_mut()
+                    .insert("grpc-accept-encoding", MetadataValue::from_static("identity,gzip"));
+                return Err(status);
+            }
+        };
+        let admitted = self.admission.enter(request.extensions()).await?;
+        let memory = request.extensions().get::<CallMemory>().cloned();
+        let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
+        let request = Request::from_http(request);
+        let peer = peer_name(&request);
+        let requests =
+            Streaming::new_request(decoder, request.into_inner(), encoding, Some(self.max_message_size));
+        tracing::info!(peer, "sink connected");
+        let limits = ExchangeLimits { requests: self.requests, memory, admitted: Some(admitted) };
+        let (pushes, outgoing) = mpsc::channel(1);
+        let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
+        tokio::spawn(async move {
+            let served = source.exchange(dialogue, peer.clone(), requests, pushes, limits).await;
+            let status = &served.status;
+            tracing::info!(peer, code = ?status.code(), message = status.message(), "stream of sink closed");
+        });
+        let mut response = http::Response::new(Body::new(StreamBody::new(frames(outgoing))));
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
+        response.headers_mut().insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+        Ok(response)
+    }
+}
+
+/// Pushes as they travel, and how the stream ended.
+fn frames<P: Message>(
+    pushes: mpsc::Receiver<Result<Pushed<P>, Status>>,
+) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    unfold(Some((pushes, Bytes::new())), |state| async {
+        let (mut pushes, shared) = state?;
+        if !shared.is_empty() {
+            return Some((Ok(Frame::data(shared)), Some((pushes, Bytes::new()))));
+        }
+        let (next, rest) = match pushes.recv().await {
+            Some(Ok(push)) => {
+                let [own, shared] = push.into_frame();
+                (Frame::data(own), Some((pushes, shared)))
+            }
+            Some(Err(status)) => (Frame::trailers(trailers(&status)), None),
+            None => (Frame::trailers(trailers(&Status::ok(""))), None),
+        };
+        Some((Ok(next), rest))
+    })
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        // Its text cannot be a header.
+        trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(status.code())));
+    }
+    trailers
+}
+
+impl<F, D, B> Service<http::Request<B>> for Method<F>
+where
+    F: Fn(&ConfigServer) -> D + Clone + Send + 'static,
+    D: Dialogue + 'static,
+    D::Request: Default + 'static,
+    D::Push: Message + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let opened = self.clone().open(request);
+        async { Ok(opened.await.unwrap_or_else(Status::into_http)) }.boxed()
+    }
+}

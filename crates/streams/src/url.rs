@@ -1,0 +1,497 @@
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+
+use http::uri::Authority;
+
+use crate::{
+    certify::Protocol,
+    settings::SourceSettings,
+    stream::{peer::Peer, sink::dialect::Variant},
+    subscription::StreamSource,
+    text_format::FILE_FORMATS,
+    xds::{
+        self,
+        sink::{dial::ApiVersion, rest::PollOptions},
+    },
+};
+use mixer_adapter_config::{
+    Collection,
+    source::{FileSource, Source},
+};
+use mixer_adapter_core::value::{format_duration, parse_duration};
+
+/// The URL of a source of configuration, as in `--config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigUrl {
+    /// A directory or a file: `fs:///dir`, or a plain path.
+    Files(PathBuf),
+    /// An xDS server that is polled: `xds+http://host:port`, or `xds+https://` for TLS.
+    Rest {
+        /// The server, `host:port`.
+        address: Authority,
+        /// Whether the connection is TLS.
+        tls: bool,
+        /// `?refresh_delay=10s&request_timeout=60s`.
+        polling: PollOptions,
+    },
+    /// A file with an xDS response, or a directory of such files: `xds:///path`.
+    Responses(PathBuf),
+    /// A server of the Mesh Configuration Protocol: `mcp://host:port`, or `mcps://` for TLS.
+    Mcp {
+        /// The server, `host:port`.
+        address: Authority,
+        /// Whether the connection is TLS.
+        tls: bool,
+        /// `?mode=resume`: whether streams begin with the versions of held resources, for sources that honour them.
+        resume: bool,
+    },
+    /// An xDS server that carries MCP resources: `xds://host:port`, or `xds+delta://host:port` for changes rather than whole sets;
+    /// `xdss://` and `xdss+delta://` for TLS.
+    Xds {
+        /// The server, `host:port`.
+        address: Authority,
+        /// The variant of the protocol.
+        variant: Variant,
+        /// Whether the connection is TLS.
+        tls: bool,
+        /// `?api=v2`: the version of Envoy's API.
+        api: ApiVersion,
+    },
+    /// A server of the predecessor of MCP: `mcp+aggregated://host:port`, or `mcp+aggregated-delta://host:port`; `mcps+aggregated://` and
+    /// `mcps+aggregated-delta://` for TLS.
+    Aggregated {
+        /// The server, `host:port`.
+        address: Authority,
+        /// The variant of the protocol.
+        variant: Variant,
+        /// Whether the connection is TLS.
+        tls: bool,
+    },
+}
+
+/// All forms of a [`ConfigUrl`], for errors.
+const FORMS: &str = "a directory, fs:///DIR, mcp://HOST:PORT, mcp+aggregated://HOST:PORT, mcp+aggregated-delta://HOST:PORT, \
+                     xds://HOST:PORT, xds+delta://HOST:PORT, xds+http://HOST:PORT or xds:///FILE; over TLS the first word is mcps or xdss, \
+                     and xds+https";
+
+/// The reason why a text is not a [`ConfigUrl`], or cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigUrlError {
+    /// Nothing is given.
+    #[error("no configuration is named; write {FORMS}")]
+    Empty,
+    /// Another scheme.
+    #[error("{0}:// is not a known scheme; write {FORMS}")]
+    Scheme(String),
+    /// `fs://dir` means a host.
+    #[error("fs://{0} has a host; write fs:///{0} for a path from the root, or just {0}")]
+    RelativePath(String),
+    /// Not `host:port`.
+    #[error("{0:?} is not a valid address; write host:port")]
+    Address(String),
+    /// A setting that servers of the scheme do not have.
+    #[error("{0}:// has no setting {1:?}; {2}")]
+    Setting(String, String, &'static str),
+    /// Not a duration.
+    #[error("{0}: {1:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\"")]
+    Duration(String, String),
+    /// Not a mode of MCP.
+    #[error("mode: {0:?} is not known; write full-first or resume")]
+    Mode(String),
+    /// Not a version of Envoy's API.
+    #[error("api: {0:?} is not known; write v2 or v3")]
+    Api(String),
+    /// Another scheme, where only MCP is served.
+    #[error("{0}:// cannot be listened on; write HOST:PORT, mcp://HOST:PORT or mcps://HOST:PORT")]
+    ListenScheme(String),
+    /// No such collection.
+    #[error(
+        "no collection is called {0:?}; write attributemanifests, templates, adapters, handlers, instances, rules, runtime, or a full \
+         name such as istio/policy/v1beta1/rules"
+    )]
+    Collection(String),
+    /// Two sources name the same collection.
+    #[error("{collection} is to come from {first} and from {second}; name it for one of them only")]
+    DuplicateCollection {
+        /// The collection.
+        collection: Collection,
+        /// The source that is named first.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// Two sources name no collections.
+    #[error(
+        "{0} and {1} are both for all collections; say what one of them is for, as in {1}?collections=rules,handlers"
+    )]
+    DuplicateCatchAll(String, String),
+    /// A token would be readable on the way to the server.
+    #[error("{0}: a token is sent over TLS alone; write mcps://, xdss:// or xds+https://")]
+    PlainToken(ConfigUrl),
+    /// There is nothing to make the connection with.
+    #[error("{0}: no certificates are given for TLS")]
+    NoTls(ConfigUrl),
+}
+
+impl FromStr for ConfigUrl {
+    type Err = ConfigUrlError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigUrlError> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return match text {
+                "" => Err(ConfigUrlError::Empty),
+                path => Ok(Self::Files(path.into())),
+            };
+        };
+        match scheme {
+            "fs" if rest.starts_with('/') => return Ok(Self::Files(rest.into())),
+            "fs" => return Err(ConfigUrlError::RelativePath(rest.to_owned())),
+            "xds" if rest.starts_with('/') => return Ok(Self::Responses(rest.into())),
+            _ => {}
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut url = Self::server_of(scheme, rest)?;
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            url.set(setting)?;
+        }
+        Ok(url)
+    }
+}
+
+impl ConfigUrl {
+    /// Creates the URL of the server at that address, with the default settings.
+    fn server_of(scheme: &str, rest: &str) -> Result<Self, ConfigUrlError> {
+        match scheme {
+            "xds+http" | "xds+https" => {
+                let polling = PollOptions::default();
+                Ok(Self::Rest { address: address(rest)?, tls: scheme == "xds+https", polling })
+            }
+            "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps", resume: false }),
+            other => {
+                let scheme = |known: &&Scheme| known.name == other;
+                let Some(&Scheme { aggregated, variant, tls, .. }) = SCHEMES.iter().find(scheme) else {
+                    return Err(ConfigUrlError::Scheme(other.to_owned()));
+                };
+                let address = address(rest)?;
+                Ok(match aggregated {
+                    true => Self::Aggregated { address, variant, tls },
+                    false => Self::Xds { address, variant, tls, api: ApiVersion::V3 },
+                })
+            }
+        }
+    }
+
+    /// Changes a setting of the server: `NAME=VALUE`.
+    fn set(&mut self, setting: &str) -> Result<(), ConfigUrlError> {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let duration = || {
+            let nanos = parse_duration(value).and_then(|nanos| u64::try_from(nanos).ok());
+            let duration = nanos.filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+            duration.ok_or_else(|| ConfigUrlError::Duration(name.to_owned(), value.to_owned()))
+        };
+        match (self, name) {
+            (Self::Mcp { resume, .. }, "mode") => match value {
+                "full-first" => *resume = false,
+                "resume" => *resume = true,
+                _ => return Err(ConfigUrlError::Mode(value.to_owned())),
+            },
+            (Self::Xds { api, .. }, "api") => match value {
+                "v2" => *api = ApiVersion::V2,
+                "v3" => *api = ApiVersion::V3,
+                _ => return Err(ConfigUrlError::Api(value.to_owned())),
+            },
+            (Self::Rest { polling, .. }, "refresh_delay") => polling.refresh_delay = duration()?,
+            (Self::Rest { polling, .. }, "request_timeout") => polling.request_timeout = duration()?,
+            (url, _) => {
+                let (scheme, setting) = (url.scheme().to_owned(), setting.to_owned());
+                return Err(ConfigUrlError::Setting(scheme, setting, url.settings()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ConfigUrl {
+    /// Returns the settings of servers of the scheme, for an error.
+    fn settings(&self) -> &'static str {
+        match self {
+            Self::Mcp { .. } => "it has mode: ?mode=full-first or ?mode=resume",
+            Self::Xds { .. } => "it has api: ?api=v2 or ?api=v3",
+            Self::Rest { .. } => "it has refresh_delay and request_timeout: ?refresh_delay=10s",
+            Self::Files(_) | Self::Responses(_) | Self::Aggregated { .. } => "it has none",
+        }
+    }
+}
+
+fn address(text: &str) -> Result<Authority, ConfigUrlError> {
+    let wrong = || ConfigUrlError::Address(text.to_owned());
+    let authority: Authority = text.strip_suffix('/').unwrap_or(text).parse().map_err(|_| wrong())?;
+    let complete = !authority.host().is_empty() && authority.port_u16().is_some() && !text.contains('@');
+    if complete { Ok(authority) } else { Err(wrong()) }
+}
+
+/// A scheme of xDS, or of the predecessor of MCP.
+struct Scheme {
+    name: &'static str,
+    aggregated: bool,
+    variant: Variant,
+    tls: bool,
+}
+
+impl Scheme {
+    const fn new(name: &'static str, aggregated: bool, variant: Variant, tls: bool) -> Self {
+        Self { name, aggregated, variant, tls }
+    }
+}
+
+const SCHEMES: [Scheme; 8] = [
+    Scheme::new("xds", false, Variant::Sotw, false),
+    Scheme::new("xdss", false, Variant::Sotw, true),
+    Scheme::new("xds+delta", false, Variant::Delta, false),
+    Scheme::new("xdss+delta", false, Variant::Delta, true),
+    Scheme::new("mcp+aggregated", true, Variant::Sotw, false),
+    Scheme::new("mcps+aggregated", true, Variant::Sotw, true),
+    Scheme::new("mcp+aggregated-delta", true, Variant::Delta, false),
+    Scheme::new("mcps+aggregated-delta", true, Variant::Delta, true),
+];
+
+impl ConfigUrl {
+    /// Returns the source at the URL.
+    pub fn source(&self, settings: &SourceSettings) -> Result<Box<dyn Source>, ConfigUrlError> {
+        match (self, self.server(settings)?) {
+            (Self::Files(path), _) => Ok(Box::new(
+                FileSource::new(path, &settings.default_namespace)
+                    .with_formats(FILE_FORMATS)
+                    .with_reload(settings.reload.clone()),
+            )),
+            (_, Some(server)) => Ok(Box::new(server)),
+            (_, None) => Err(ConfigUrlError::NoTls(self.clone())),
+        }
+    }
+
+    /// Returns the server at the URL, or a source that is read like one; `None` for files of resources.
+    pub fn server(&self, settings: &SourceSettings) -> Result<Option<StreamSource>, ConfigUrlError> {
+        match self {
+            Self::Files(_) => Ok(None),
+            Self::Responses(path) => Ok(Some(StreamSource::files(path.clone(), settings))),
+            Self::Mcp { address, resume, .. } => {
+                let source = StreamSource::mcp(self.peer(address, settings)?, settings);
+                Ok(Some(if *resume { source.resuming() } else { source }))
+            }
+            Self::Aggregated { address, variant, .. } => {
+                Ok(Some(StreamSource::aggregated(self.peer(address, settings)?, *variant, settings)))
+            }
+            Self::Rest { address, polling, .. } => {
+                let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
+                Ok(Some(StreamSource::rest(server, node, *polling, settings)))
+            }
+            Self::Xds { address, variant, api, .. } => {
+                let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
+                Ok(Some(StreamSource::xds(server, *variant, node, settings).in_version(*api)))
+            }
+        }
+    }
+
+    /// Returns the server at the URL and its protocol; `None` for files.
+    pub fn certifiable(&self, settings: &SourceSettings) -> Result<Option<(Peer, Protocol)>, ConfigUrlError> {
+        let (address, protocol) = match self {
+            Self::Files(_) | Self::Responses(_) => return Ok(None),
+            Self::Mcp { address, .. } => (address, Protocol::Mcp),
+            Self::Aggregated { address, variant, .. } => (address, Protocol::Aggregated(*variant)),
+            Self::Xds { address, variant, api, .. } => (address, Protocol::Xds(*api, *variant)),
+            Self::Rest { address, .. } => (address, Protocol::Rest),
+        };
+        Ok(Some((self.peer(address, settings)?, protocol)))
+    }
+
+    /// Returns whether connections use TLS.
+    pub fn is_tls(&self) -> bool {
+        match self {
+            Self::Files(_) | Self::Responses(_) => false,
+            Self::Mcp { tls, .. }
+            | Self::Aggregated { tls, .. }
+            | Self::Rest { tls, .. }
+            | Self::Xds { tls, .. } => *tls,
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        let known = |aggregated, variant, tls| {
+            let is_it =
+                |known: &&Scheme| (known.aggregated, known.variant, known.tls) == (aggregated, variant, tls);
+            SCHEMES.iter().find(is_it).map_or("xds", |known| known.name)
+        };
+        match self {
+            Self::Files(_) => "fs",
+            Self::Responses(_) => "xds",
+            Self::Mcp { tls, .. } => {
+                if *tls {
+                    "mcps"
+                } else {
+                    "mcp"
+                }
+            }
+            Self::Rest { tls, .. } => {
+                if *tls {
+                    "xds+https"
+                } else {
+                    "xds+http"
+                }
+            }
+            Self::Aggregated { variant, tls, .. } => known(true, *variant, *tls),
+            Self::Xds { variant, tls, .. } => known(false, *variant, *tls),
+        }
+    }
+
+    fn peer(&self, address: &Authority, settings: &SourceSettings) -> Result<Peer, ConfigUrlError> {
+        let peer = match (self.is_tls(), &settings.tls) {
+            (false, _) if settings.token_file.is_some() => {
+                return Err(ConfigUrlError::PlainToken(self.clone()));
+            }
+            (false, _) => Peer::new(address.as_str()),
+            (true, Some(security)) => Peer::secured(address.as_str(), security.clone()),
+            (true, None) => return Err(ConfigUrlError::NoTls(self.clone())),
+        };
+        Ok(peer.with_token_file(settings.token_file.as_deref()).called(self.scheme()))
+    }
+}
+
+impl fmt::Display for ConfigUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(path) | Self::Responses(path) => write!(f, "{}://{}", self.scheme(), path.display()),
+            Self::Mcp { address, resume, .. } => {
+                let mode = if *resume { "?mode=resume" } else { "" };
+                write!(f, "{}://{address}{mode}", self.scheme())
+            }
+            Self::Rest { address, polling, .. } => {
+                write!(f, "{}://{address}", self.scheme())?;
+                let default = PollOptions::default();
+                let settings = [
+                    ("refresh_delay", polling.refresh_delay, default.refresh_delay),
+                    ("request_timeout", polling.request_timeout, default.request_timeout),
+                ];
+                let changed = settings.iter().filter(|(_, value, default)| value != default);
+                for ((name, value, _), separator) in changed.zip(['?', '&']) {
+                    write!(f, "{separator}{name}={}", format_duration(value.as_nanos().cast_signed()))?;
+                }
+                Ok(())
+            }
+            Self::Xds { address, api, .. } => {
+                let api = if *api == ApiVersion::V2 { "?api=v2" } else { "" };
+                write!(f, "{}://{address}{api}", self.scheme())
+            }
+            Self::Aggregated { address, .. } => write!(f, "{}://{address}", self.scheme()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ConfigUrl, String> {
+        text.parse().map_err(|error: ConfigUrlError| error.to_string())
+    }
+
+    #[test]
+    fn a_path_is_a_directory_with_and_without_scheme() {
+        assert_eq!(read("fs:///etc/mixer"), Ok(ConfigUrl::Files("/etc/mixer".into())));
+        assert_eq!(read("./conf"), Ok(ConfigUrl::Files("./conf".into())));
+        assert_eq!(
+            read("fs://conf"),
+            Err("fs://conf has a host; write fs:///conf for a path from the root, or just conf".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_source_of_mcp_may_resume_by_its_versions_from_the_first_request() {
+        assert!(matches!(read("mcp://h:1?mode=resume"), Ok(ConfigUrl::Mcp { resume: true, .. })));
+        assert!(matches!(read("mcps://h:1?mode=full-first"), Ok(ConfigUrl::Mcp { resume: false, .. })));
+        assert_eq!(read("mcp://h:1?mode=resume").unwrap().to_string(), "mcp://h:1?mode=resume");
+        assert_eq!(
+            read("mcp://h:1?mode=x").unwrap_err(),
+            "mode: \"x\" is not known; write full-first or resume"
+        );
+    }
+
+    #[test]
+    fn a_server_of_xds_may_be_asked_in_version_2_of_envoys_api() {
+        assert!(matches!(read("xds://h:1?api=v2"), Ok(ConfigUrl::Xds { api: ApiVersion::V2, .. })));
+        assert!(matches!(read("xds+delta://h:1?api=v3"), Ok(ConfigUrl::Xds { api: ApiVersion::V3, .. })));
+        assert_eq!(read("xdss://h:1?api=v2").unwrap().to_string(), "xdss://h:1?api=v2");
+        assert_eq!(read("xds://h:1?api=v1").unwrap_err(), "api: \"v1\" is not known; write v2 or v3");
+    }
+
+    #[test]
+    fn refresh_delay_and_request_timeout_are_settings_of_polling() {
+        let text = "xds+http://h:1?refresh_delay=500ms&request_timeout=5s";
+        let url = read(text).unwrap();
+        let polling = PollOptions {
+            refresh_delay: Duration::from_millis(500),
+            request_timeout: Duration::from_secs(5),
+        };
+        assert!(matches!(url, ConfigUrl::Rest { polling: read, .. } if read == polling));
+        assert_eq!(url.to_string(), text);
+        assert_eq!(
+            read("xds+http://h:1?refresh_delay=0s").unwrap_err(),
+            "refresh_delay: \"0s\" is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\""
+        );
+        assert_eq!(
+            read("mcp://h:1?refresh_delay=1s").unwrap_err(),
+            "mcp:// has no setting \"refresh_delay=1s\"; it has mode: ?mode=full-first or ?mode=resume"
+        );
+        assert_eq!(
+            read("mcp+aggregated://h:1?mode=resume").unwrap_err(),
+            "mcp+aggregated:// has no setting \"mode=resume\"; it has none"
+        );
+    }
+
+    #[test]
+    fn servers_are_named_by_host_and_port() {
+        for text in [
+            "mcp://galley:9901",
+            "mcps://galley.istio-system.svc:15019",
+            "xds://[::1]:15010",
+            "xds+delta://istiod:15010",
+            "xdss://istiod:15012",
+            "xdss+delta://istiod:15012",
+            "mcp+aggregated://galley:9901",
+            "mcps+aggregated-delta://galley:9901",
+            "xds:///etc/rules.json",
+            "xds+http://h:80",
+        ] {
+            assert_eq!(read(text).map(|url| url.to_string()), Ok(text.to_owned()));
+        }
+        assert!(matches!(read("mcps://h:1"), Ok(ConfigUrl::Mcp { tls: true, .. })));
+        for wrong in
+            ["mcp://", "mcp://galley", "mcp://:9901", "xds://h:99999", "xds://u@h:1", "mcp://h:1/path"]
+        {
+            assert!(
+                read(wrong).is_err_and(|error| error.ends_with("is not a valid address; write host:port")),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_so() {
+        let error = |text: &str| {
+            text.parse::<ConfigUrl>()
+                .and_then(|url| url.source(&SourceSettings::new("ns")).map(|_| ()))
+                .unwrap_err()
+        };
+        assert_eq!(error("mcps://h:1").to_string(), "mcps://h:1: no certificates are given for TLS");
+        assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
+        let every_scheme = error("k8s://").to_string();
+        for Scheme { name, tls, .. } in SCHEMES {
+            assert!(
+                tls || every_scheme.contains(&format!(" {name}://HOST:PORT")),
+                "{name} in {every_scheme}"
+            );
+        }
+        assert_eq!(error(""), ConfigUrlError::Empty);
+    }
+}

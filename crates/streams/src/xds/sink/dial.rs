@@ -1,0 +1,84 @@
+use futures_util::FutureExt as _;
+use http::uri::PathAndQuery;
+use tokio_util::sync::CancellationToken;
+use tonic::client::Grpc;
+
+use super::{delta::Delta, node::XdsClient, sotw::Sotw, versions::Versions};
+use crate::{
+    stream::{
+        peer::{Peer, PeerChannel, open},
+        redial::{DialOptions, redial},
+        sink::{
+            connect::connected,
+            dialect::Variant,
+            driver::{Requests, Sink, Stream},
+            exchange::exchange,
+        },
+    },
+    xds::{READS_WRAPPER, SUPPORTS_TTL},
+};
+
+/// The version of Envoy's API in requests to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// `envoy.service.discovery.v2`.
+    V2,
+    /// `envoy.service.discovery.v3`.
+    #[default]
+    V3,
+}
+
+impl ApiVersion {
+    /// Returns the path of a method of the `AggregatedDiscoveryService`.
+    pub(crate) fn path(self, variant: Variant) -> PathAndQuery {
+        PathAndQuery::from_static(match (self, variant) {
+            (Self::V2, Variant::Sotw) => {
+                "/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources"
+            }
+            (Self::V2, Variant::Delta) => {
+                "/envoy.service.discovery.v2.AggregatedDiscoveryService/DeltaAggregatedResources"
+            }
+            (Self::V3, Variant::Sotw) => {
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+            }
+            (Self::V3, Variant::Delta) => {
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+            }
+        })
+    }
+}
+
+/// Keeps a sink connected to the `AggregatedDiscoveryService` of a peer, until `stop` is cancelled.
+pub async fn dial(
+    sink: Sink,
+    server: Peer,
+    (version, variant): (ApiVersion, Variant),
+    client: impl Into<XdsClient>,
+    options: DialOptions,
+    stop: CancellationToken,
+) {
+    let mut client = client.into();
+    client.node.client_features.push(SUPPORTS_TTL.to_owned());
+    if variant == Variant::Sotw {
+        client.node.client_features.push(READS_WRAPPER[0].to_owned());
+    }
+    let versions = Versions::default();
+    let path = version.path(variant);
+    let dial = options.clone();
+    let run = move |stream: Stream, channel: PeerChannel, requests: Requests| {
+        let grpc = Grpc::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
+        let path = path.clone();
+        match variant {
+            Variant::Sotw => {
+                let call = |requests| open(grpc, path, requests).boxed();
+                exchange(stream, requests, Sotw::new(client.clone()), call).boxed()
+            }
+            Variant::Delta => {
+                let call = |requests| open(grpc, path, requests).boxed();
+                exchange(stream, requests, Delta::new(client.clone(), versions.clone()), call).boxed()
+            }
+        }
+    };
+    let stream = |stop| connected(sink.clone(), server.clone(), stop, run.clone()).boxed();
+    server.watching(redial(&server, &options, stop, stream)).await;
+}

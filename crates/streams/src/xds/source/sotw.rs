@@ -1,0 +1,46 @@
+use super::{
+    dialogue::DiscoveryStream,
+    message,
+    stream::{Names, Request, XdsStream},
+    types::Push,
+};
+use crate::{
+    proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    stream::source::pushed::{Encoding, Pushed},
+};
+
+/// One stream of the state of the world: each push of a type contains all subscribed resources, or all new ones.
+pub type SotwStream = DiscoveryStream<DiscoveryRequest, DiscoveryResponse>;
+
+impl SotwStream {
+    /// Creates a stream that has just opened: of all types, or of one.
+    pub fn new(only: Option<&'static str>) -> Self {
+        Self::over(XdsStream::sotw(only), request, response)
+    }
+}
+
+fn request(request: DiscoveryRequest) -> Request {
+    let names = Names::Replace(request.resource_names);
+    let (nonce, error) = (request.response_nonce, request.error_detail);
+    Request { type_url: request.type_url, node: request.node, nonce, error, names }
+}
+
+fn response(Push { url, nonce, content }: Push, ttl: bool) -> Pushed<DiscoveryResponse> {
+    let encoding = Encoding::Sotw { bare: message::is_bare(&url), ttl };
+    // Clients that support times to live read the envelope.
+    let is_unnamed = message::is_unnamed(&url);
+    let (resources, shared) =
+        content.entries.encode(encoding, |entry| match ttl && (is_unnamed || entry.ttl().is_some()) {
+            false => message::any(entry, &url),
+            true => message::wrapped(entry, &url, &content),
+        });
+    let message = DiscoveryResponse {
+        version_info: content.version,
+        resources,
+        canary: false,
+        type_url: url.to_string(),
+        nonce,
+        control_plane: Some(message::control_plane()),
+    };
+    Pushed { message, shared }
+}

@@ -1,0 +1,8 @@
+//! Sources and sinks of configuration: message by message, and over sockets.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../../tests/it/linear.rs"]
+mod linear;
+mod mcp;
+mod xds_sink;
+mod xds_source;
