@@ -144,8 +144,8 @@ impl SourceState {
         !self.required.is_empty() && (update.changes.is_empty() || update.changes.iter().any(is_required))
     }
 
-    fn is_connected(&self) -> bool {
-        self.handle.as_ref().is_none_or(|handle| handle.is_connected())
+    fn connected_for(&self) -> Option<Duration> {
+        self.handle.as_ref().map_or(Some(Duration::MAX), |handle| handle.connected_for())
     }
 }
 
@@ -303,7 +303,7 @@ impl<A: Apply> Acceptance<A> {
         until.min()
     }
 
-    /// Releases the sources whose time is over. That of a disconnected source begins again: it cannot send the rules meanwhile.
+    /// Releases the sources whose time is over. It runs while a source is connected, without a break: before it could not send the rules.
     fn release(&mut self) {
         let LossPolicy::Protect { delay } = self.losses else { return };
         let now = Instant::now();
@@ -311,11 +311,12 @@ impl<A: Apply> Acceptance<A> {
             if !matches!(source.holdings.held_back, Some(HeldBack::Until(until)) if until <= now) {
                 continue;
             }
-            if source.is_connected() {
+            let left = delay.saturating_sub(source.connected_for().unwrap_or_default());
+            if left.is_zero() {
                 tracing::warn!(source = &*source.name, "applying the removal of all rules of this source");
                 source.holdings.held_back = None;
             } else {
-                source.holdings.held_back = Some(HeldBack::Until(now + delay));
+                source.holdings.held_back = Some(HeldBack::Until(now + left));
             }
         }
     }
@@ -383,7 +384,7 @@ impl<A: Apply> Acceptance<A> {
                 |candidate: &Candidate| !self.sources[candidate.source].requires(&candidate.update);
             let may_skip = |candidate: &Candidate| self.sources[candidate.source].skip_bad_resources;
             if !first.leave_out(candidates, &faults, may_miss, may_skip) {
-                self.newly_refused += first::refuse(candidates, &faults);
+                self.newly_refused += first::refuse(candidates, &first.all_faults(faults));
                 return false;
             }
         }

@@ -3,7 +3,7 @@
 //! It has what all sources offer, as a whole: without a rule that is faulty, what the rule denies would be allowed. It lacks
 //! only faulty offers of collections that are not required, and faulty resources of sources that may skip them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     candidate::Candidate,
@@ -16,18 +16,18 @@ use crate::{
 pub(crate) struct FirstConfiguration {
     /// The skipped resources of each candidate.
     skipped: Vec<HashSet<ResourceName>>,
-    /// The candidates without any part in it.
-    missing: BTreeSet<usize>,
+    /// The candidates without any part in it, with their faults.
+    missing: BTreeMap<usize, Vec<ValidationError>>,
 }
 
 impl FirstConfiguration {
     pub(crate) fn new(candidates: usize) -> Self {
-        Self { skipped: vec![HashSet::new(); candidates], missing: BTreeSet::new() }
+        Self { skipped: vec![HashSet::new(); candidates], missing: BTreeMap::new() }
     }
 
     /// Returns the update to apply.
     pub(crate) fn update(&self, candidates: &[Candidate]) -> Update {
-        let included = (0..candidates.len()).filter(|index| !self.missing.contains(index));
+        let included = (0..candidates.len()).filter(|index| !self.missing.contains_key(index));
         let parts: Vec<Update> =
             included.map(|index| candidates[index].update.split(&self.skipped[index]).0).collect();
         Update::join(&parts)
@@ -43,7 +43,7 @@ impl FirstConfiguration {
     ) -> bool {
         let mut changed = false;
         for (index, candidate) in candidates.iter().enumerate() {
-            if self.missing.contains(&index) || !candidate.is_at_fault(faults) {
+            if self.missing.contains_key(&index) || !candidate.is_at_fault(faults) {
                 continue;
             }
             if may_skip(candidate) {
@@ -51,17 +51,22 @@ impl FirstConfiguration {
                 self.skipped[index].extend(candidate.named_resources(faults));
                 changed |= self.skipped[index].len() > before;
             } else if may_miss(candidate) {
-                changed |= self.missing.insert(index);
+                changed |= self.missing.insert(index, candidate.own_faults(faults)).is_none();
             }
         }
         changed && self.missing.len() < candidates.len()
+    }
+
+    /// Adds the faults of what was left out, which may be the cause of the others.
+    pub(crate) fn all_faults(self, faults: Vec<ValidationError>) -> Vec<ValidationError> {
+        self.missing.into_values().flatten().chain(faults).collect()
     }
 
     /// Removes the candidates that are in use now. Those with skipped resources keep these.
     pub(crate) fn accept(self, candidates: &mut Vec<Candidate>) {
         let mut index = 0;
         candidates.retain_mut(|candidate| {
-            let (skipped, is_missing) = (&self.skipped[index], self.missing.contains(&index));
+            let (skipped, is_missing) = (&self.skipped[index], self.missing.contains_key(&index));
             index += 1;
             if is_missing {
                 return true;

@@ -345,7 +345,7 @@ impl SourceHandle for Running {
         disconnected.into_iter().chain(unreadable).collect()
     }
 
-    fn is_connected(&self) -> bool {
-        self.sink.get().is_some_and(|(_, sink)| sink.health().is_connected())
+    fn connected_for(&self) -> Option<Duration> {
+        self.sink.get()?.1.health().connected_for()
     }
 }

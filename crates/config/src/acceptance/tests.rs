@@ -191,6 +191,21 @@ async fn a_faulty_collection_that_is_not_required_is_left_out_of_the_first_confi
 }
 
 #[tokio::test]
+async fn the_faults_of_a_refused_first_configuration_include_those_of_optional_collections_that_it_needs() {
+    let (rules, rules_script) = part("r", only("rules"), &["rules"]);
+    let (handlers, handlers_script) = part("h", only("handlers"), &[]);
+    let mut offers = start(vec![rules, handlers]);
+    let mut handlers = handlers_script.offer(&[full("handlers", &["h"])]).await;
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Pending));
+    let mut rules = rules_script.offer(&[full("rules", &["r"])]).await;
+    let bad_handler = || vec![ValidationError::error("bad").of(ResourceName::new("h", Kind::Rule, "ns"))];
+    let refusals = [Err(bad_handler()), Err(bad_rule())];
+    assert_eq!(decide(&mut offers, &refusals).await, ["h, r", "r"], "the rule refers to the handler");
+    assert_eq!(decision(&mut handlers).await, Some(Decision::Refused(bad_handler())), "the cause");
+    assert_eq!(decision(&mut rules).await, Some(Decision::Refused(bad_rule())));
+}
+
+#[tokio::test]
 async fn the_first_configuration_lacks_resources_that_may_be_skipped() {
     let (rules, rules_script) = part("r", only("rules"), &["rules"]);
     let (others, others_script) = part("h", all_but("rules"), &["handlers"]);
@@ -618,19 +633,19 @@ proptest::proptest! {
 
 /// A source whose connection the test opens and closes.
 #[derive(Debug)]
-struct Connection(watch::Receiver<bool>);
+struct Connection(watch::Receiver<Option<Instant>>);
 
 impl SourceHandle for Connection {
     fn status(&self) -> futures_util::future::BoxFuture<'_, Option<crate::source::SourceStatus>> {
         Box::pin(std::future::ready(None))
     }
 
-    fn is_connected(&self) -> bool {
-        *self.0.borrow()
+    fn connected_for(&self) -> Option<Duration> {
+        self.0.borrow().map(|since| since.elapsed())
     }
 }
 
-struct Connected(Scripted, watch::Receiver<bool>);
+struct Connected(Scripted, watch::Receiver<Option<Instant>>);
 
 impl Source for Connected {
     fn name(&self) -> String {
@@ -649,7 +664,7 @@ impl Source for Connected {
 #[tokio::test(start_paused = true)]
 async fn rules_are_not_removed_while_their_source_is_disconnected() {
     let (sender, changes) = mpsc::channel(1);
-    let (connection, connected) = watch::channel(true);
+    let (connection, connected) = watch::channel(Some(Instant::now()));
     let source = Connected(Scripted { name: "s", changes }, connected);
     let script = Script { changes: sender };
     let (target, mut offers) = mpsc::channel(1);
@@ -658,10 +673,19 @@ async fn rules_are_not_removed_while_their_source_is_disconnected() {
     let _first = script.offer(&[full("handlers", &["h"]), full("rules", &["r"])]).await;
     next(&mut offers).await.accept();
     let _removal = script.offer(&[full("rules", &[])]).await;
-    connection.send_replace(false);
+    connection.send_replace(None);
     tokio::time::sleep(10 * delay).await;
     assert!(offers.try_recv().is_err(), "the source cannot send the rules again");
-    connection.send_replace(true);
+    for pause in [1, 3, 7] {
+        connection.send_replace(Some(Instant::now()));
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        connection.send_replace(None);
+        tokio::time::sleep(delay - Duration::from_millis(100)).await;
+        assert!(offers.try_recv().is_err(), "it was connected for {pause} s");
+    }
+    let connected = Instant::now();
+    connection.send_replace(Some(connected));
     let offer = tokio::time::timeout(2 * delay, offers.recv()).await.unwrap().unwrap();
+    assert!(connected.elapsed() >= delay, "it has the whole time again: {:?}", connected.elapsed());
     assert_eq!(names_in(offer.content(), "rules"), Some(BTreeSet::new()));
 }

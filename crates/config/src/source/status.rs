@@ -21,9 +21,9 @@ pub trait SourceHandle: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether the source can send changes now.
-    fn is_connected(&self) -> bool {
-        true
+    /// Returns how long the source has been able to send changes; `None` while it cannot.
+    fn connected_for(&self) -> Option<Duration> {
+        Some(Duration::MAX)
     }
 }
 

@@ -26,17 +26,17 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     error: Option<StreamError>,
-    /// Whether an error came after the last stream was opened or exchange succeeded.
-    failing: bool,
+    /// When the last stream was opened, or an exchange succeeded after one that failed; `None` after an error.
+    connected: Option<Instant>,
     /// When the open streams were opened.
     open: BTreeMap<StreamId, Instant>,
 }
 
 impl Health {
     pub(super) fn opened(&self, id: StreamId) {
-        let mut state = self.lock();
-        state.failing = false;
-        state.open.insert(id, Instant::now());
+        let (mut state, now) = (self.lock(), Instant::now());
+        state.connected = Some(now);
+        state.open.insert(id, now);
     }
 
     /// Records the end of a stream. One that this side or the peer ended without an error changes nothing.
@@ -60,19 +60,20 @@ impl Health {
         let mut state = self.lock();
         let since = state.error.as_ref().map_or_else(unix_time, |earlier| earlier.since);
         state.error = Some(StreamError { error, since });
-        state.failing = true;
+        state.connected = None;
     }
 
     /// Forgets the error of a transport whose exchanges are independent.
     pub(crate) fn recovered(&self) {
         let mut state = self.lock();
-        (state.error, state.failing) = (None, false);
+        state.error = None;
+        state.connected.get_or_insert_with(Instant::now);
     }
 
-    /// Returns whether a stream is open, and its last exchange did not fail.
-    pub(crate) fn is_connected(&self) -> bool {
+    /// Returns how long a stream has been open whose last exchange did not fail; `None` if there is none.
+    pub(crate) fn connected_for(&self) -> Option<Duration> {
         let state = self.lock();
-        !state.open.is_empty() && !state.failing
+        state.connected.filter(|_| !state.open.is_empty()).map(|since| since.elapsed())
     }
 
     /// Returns the last error, unless a stream works.
@@ -95,6 +96,25 @@ pub(super) fn is_error(status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_of_a_connection_counts_from_its_last_error() {
+        let (health, second) = (Health::default(), Duration::from_secs(1));
+        assert_eq!(health.connected_for(), None);
+        health.opened(1);
+        tokio::time::advance(second).await;
+        assert_eq!(health.connected_for(), Some(second));
+        health.failed(&Status::unavailable("refused"));
+        assert_eq!(health.connected_for(), None);
+        tokio::time::advance(second).await;
+        for since in [0, 1] {
+            health.recovered();
+            assert_eq!(health.connected_for(), Some(since * second));
+            tokio::time::advance(second).await;
+        }
+        health.ended(1, None);
+        assert_eq!(health.connected_for(), None);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_error_lasts_until_a_stream_stays_open() {
