@@ -5,9 +5,10 @@ use std::time::SystemTime;
 use mixer_adapter_engine::attribute::{Bag, StringMap};
 
 use super::builder::{AttributeBuilder, AttributeError};
-use crate::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use crate::{proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor, request_headers::trimmed};
 
-/// Adds the attributes of a descriptor: its entries as a map, and those whose key is the name of an attribute.
+/// Adds the attributes of a descriptor: its entries as a map, and those whose key is the name of an attribute. Values are often those of
+/// headers, with the white space around them.
 ///
 /// # Errors
 /// The value of an entry is not of the type of its attribute.
@@ -21,7 +22,7 @@ pub(crate) fn descriptor_attributes(
     attributes.set("context.reporter.kind", "inbound");
     attributes.set_with("context.time", || Some(SystemTime::now()));
     attributes.set_text("ratelimit.domain", domain);
-    let entries = || descriptor.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()));
+    let entries = || descriptor.entries.iter().map(|entry| (entry.key.as_str(), trimmed(&entry.value)));
     attributes.set_with("ratelimit.descriptor", || Some(entries().collect::<StringMap>()));
     attributes.set_some("destination.namespace", namespace);
     attributes.set_configured("descriptor entry", entries())?;

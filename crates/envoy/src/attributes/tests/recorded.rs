@@ -14,10 +14,13 @@ use crate::attributes::{
 };
 use crate::{
     options::MappingOptions,
-    proto::envoy::service::{
-        accesslog::v3::{StreamAccessLogsMessage, stream_access_logs_message::LogEntries},
-        auth::v3::CheckRequest,
-        ratelimit::v3::RateLimitRequest,
+    proto::envoy::{
+        extensions::common::ratelimit::v3::RateLimitDescriptor,
+        service::{
+            accesslog::v3::{StreamAccessLogsMessage, stream_access_logs_message::LogEntries},
+            auth::v3::CheckRequest,
+            ratelimit::v3::RateLimitRequest,
+        },
     },
 };
 
@@ -214,6 +217,23 @@ fn a_descriptor() {
             ("request.path", path),
         ],
     );
+}
+
+#[test]
+fn white_space_around_values_of_a_descriptor_is_not_part_of_them() {
+    let RateLimitRequest { domain, mut descriptors, .. } = message("rate limit");
+    let descriptor = &mut descriptors[0];
+    let attributes = |descriptor: &RateLimitDescriptor| {
+        let bag = descriptor_attributes(&domain, None, descriptor, Bag::new(vocabulary())).unwrap();
+        let mut attributes = all(&bag);
+        attributes.remove("context.time");
+        attributes
+    };
+    let plain = attributes(descriptor);
+    for entry in &mut descriptor.entries {
+        entry.value = format!(" \t{}\t ", entry.value);
+    }
+    assert_eq!(attributes(descriptor), plain, "upstreams read such headers alike");
 }
 
 #[test]
