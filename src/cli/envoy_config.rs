@@ -155,7 +155,7 @@ impl EnvoyConfig {
             "the configuration has errors; `validate` lists all faults"
         );
         let requirements = Requirements::of(&set);
-        RateLimits::check_keys(self, &requirements)?;
+        RateLimits::check(self, &requirements)?;
         self.check_addresses()?;
         let document = self.document(&requirements)?;
         match self.output.data() {

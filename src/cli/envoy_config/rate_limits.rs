@@ -5,9 +5,14 @@ use std::{
     fmt::Write as _,
 };
 
+use mixer_adapter_config::ResourceName;
 use mixer_adapter_core::framework::suggest::suggest;
 
-use super::{EnvoyConfig, requirements::Requirements, template::quoted};
+use super::{
+    EnvoyConfig,
+    requirements::{Quota, Requirements},
+    template::quoted,
+};
 use crate::cli::{UsageError, value_parsers::DescriptorEntry};
 
 /// The rate limits of a filter.
@@ -30,35 +35,49 @@ impl RateLimits {
     /// Creates the limits of the quotas that are named by flags, else of those of the rules that apply to all requests, or to those
     /// of the namespace.
     pub(super) fn new(options: &EnvoyConfig, requirements: &Requirements) -> Self {
-        let default = &options.configuration.default_config_namespace;
-        let applies =
-            |namespace: &String| namespace == default || Some(namespace) == options.namespace.as_ref();
-        let of_rules = requirements.quotas.iter().filter(|(_, quota)| quota.namespaces.iter().any(applies));
-        let mut quotas: BTreeSet<String> =
-            options.rate_limit.iter().chain(&options.count_response_bytes).cloned().collect();
+        let of_rules = requirements.quotas.iter().filter(|(_, quota)| applies(quota, options));
+        let mut quotas: BTreeSet<&str> = named(options).map(|quota| short_name(quota)).collect();
         if options.rate_limit.is_empty() {
-            quotas.extend(of_rules.map(|(name, _)| name.name().to_owned()));
+            quotas.extend(of_rules.map(|(name, _)| name.name()));
         }
         let limits = quotas.iter().map(|quota| RateLimit::new(quota, requirements, options)).collect();
-        let is_alone = quotas.len() == 1;
-        let namespace =
-            options.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let namespace = namespace(options).map(|namespace| format!("{namespace}/")).unwrap_or_default();
         let domain = match quotas.first() {
-            Some(quota) if is_alone && quota.contains('/') => quota.clone(),
-            Some(quota) if is_alone => format!("{namespace}{quota}"),
-            _ => format!("{namespace}mixer-adapter"),
+            Some(quota) if quotas.len() == 1 => quota,
+            _ => "mixer-adapter",
         };
-        Self { domain, limits }
+        Self { domain: format!("{namespace}{domain}"), limits }
     }
 
-    /// Checks that each key of `--descriptor` is read by a quota, unless none of them is of this configuration: a misspelled key would
-    /// lift the limit.
-    pub(super) fn check_keys(options: &EnvoyConfig, requirements: &Requirements) -> Result<(), UsageError> {
-        let is_known = |quota: &String| {
-            let name = quota.rsplit('/').next().unwrap_or(quota);
-            requirements.quotas.keys().any(|known| known.name() == name)
-        };
-        let mut named = options.rate_limit.iter().chain(&options.count_response_bytes).peekable();
+    /// Checks the quotas that flags name, and their keys: a mistake would lift the limit.
+    pub(super) fn check(options: &EnvoyConfig, requirements: &Requirements) -> Result<(), UsageError> {
+        for quota in named(options) {
+            if let (Some((own, _)), Some(namespace)) = (quota.split_once('/'), namespace(options))
+                && own != namespace
+            {
+                return Err(UsageError(format!(
+                    "--rate-limit {quota}: the rate limits of one filter are of one namespace, here {namespace}"
+                )));
+            }
+            let name = short_name(quota);
+            let known = || requirements.quotas.iter().filter(|(known, _)| known.name() == name);
+            if let Some((_, other)) = known().next()
+                && !known().any(|(_, quota)| applies(quota, options))
+            {
+                let namespace = other.namespaces.first().map_or("", String::as_str);
+                return Err(UsageError(format!(
+                    "--rate-limit {quota}: no rule that applies requests this quota; did you mean {namespace}/{name}?"
+                )));
+            }
+        }
+        Self::check_keys(options, requirements)
+    }
+
+    /// Checks that each key of `--descriptor` is read by a quota, unless none of them is of this configuration.
+    fn check_keys(options: &EnvoyConfig, requirements: &Requirements) -> Result<(), UsageError> {
+        let is_known =
+            |quota: &String| requirements.quotas.keys().any(|known| known.name() == short_name(quota));
+        let mut named = named(options).peekable();
         if named.peek().is_some() && !named.any(is_known) {
             return Ok(());
         }
@@ -93,10 +112,33 @@ impl RateLimits {
     }
 }
 
+/// Returns the quotas that flags name.
+fn named(options: &EnvoyConfig) -> impl Iterator<Item = &String> {
+    options.rate_limit.iter().chain(&options.count_response_bytes)
+}
+
+/// Returns the name of a quota without its namespace.
+fn short_name(quota: &str) -> &str {
+    quota.rsplit('/').next().unwrap_or(quota)
+}
+
+/// Returns the namespace whose rules apply beside those of the default one: that of the flags.
+fn namespace(options: &EnvoyConfig) -> Option<&str> {
+    let of_quotas = || named(options).find_map(|quota| Some(quota.split_once('/')?.0));
+    options.namespace.as_deref().or_else(of_quotas)
+}
+
+/// Returns whether a rule that requests the quota applies.
+fn applies(quota: &Quota, options: &EnvoyConfig) -> bool {
+    let default = options.configuration.default_config_namespace.as_str();
+    quota.namespaces.iter().any(|own| own == default || Some(own.as_str()) == namespace(options))
+}
+
 impl RateLimit {
-    fn new(quota: &str, requirements: &Requirements, options: &EnvoyConfig) -> Self {
-        let name = quota.rsplit('/').next().unwrap_or(quota);
-        let known: Vec<_> = requirements.quotas.iter().filter(|(known, _)| known.name() == name).collect();
+    fn new(name: &str, requirements: &Requirements, options: &EnvoyConfig) -> Self {
+        let is_known = |known: &ResourceName, quota: &Quota| known.name() == name && applies(quota, options);
+        let known: Vec<_> =
+            requirements.quotas.iter().filter(|(known, quota)| is_known(known, quota)).collect();
         let mut entries: BTreeMap<&str, bool> = BTreeMap::new();
         for (key, is_optional) in known.iter().flat_map(|(_, quota)| &quota.entries) {
             *entries.entry(key).or_insert(true) &= is_optional;
@@ -143,8 +185,8 @@ impl RateLimit {
             actions.push("{remote_address: {}}".to_owned());
         }
         actions.push(from_check("decision_id", "decision_id"));
-        let counts_bytes = options.count_response_bytes.iter().any(|counted| counted == quota);
-        Self { quota: quota.to_owned(), actions, comments, has_underscores, counts_bytes }
+        let counts_bytes = options.count_response_bytes.iter().any(|counted| short_name(counted) == name);
+        Self { quota: name.to_owned(), actions, comments, has_underscores, counts_bytes }
     }
 
     fn to_yaml(&self) -> String {

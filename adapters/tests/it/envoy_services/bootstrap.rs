@@ -151,6 +151,40 @@ fn a_key_of_a_descriptor_that_no_quota_reads_is_an_error_with_a_hint() {
 }
 
 #[test]
+fn the_quotas_of_a_filter_are_of_one_namespace_whose_rules_apply() {
+    for quotas in ["shop/per-user,shop/bytes", "shop/per-user,bytes", "bytes,shop/per-user"] {
+        let (text, bootstrap) = bootstrap(&["--rate-limit", quotas]);
+        let limit = filter(&bootstrap, "envoy.filters.http.ratelimit");
+        assert_eq!(limit["domain"], "shop/mixer-adapter", "{quotas}: {text}");
+        assert_eq!(limit["rate_limits"].as_array().map(Vec::len), Some(2), "{quotas}: {text}");
+    }
+    let (_, alone) = bootstrap(&["--rate-limit", "shop/bytes", "--count-response-bytes", "bytes"]);
+    let limit = filter(&alone, "envoy.filters.http.ratelimit");
+    assert_eq!(limit["domain"], "shop/bytes");
+    assert_eq!(limit["rate_limits"].as_array().map(Vec::len), Some(2), "the start and the end");
+
+    let of_shop =
+        CONFIG.replace("{name: limits, namespace: istio-system}", "{name: limits, namespace: shop}");
+    let of_shop =
+        of_shop.replace("[per-user, bytes]", "[per-user.instance.istio-system, bytes.instance.istio-system]");
+    let folder = configured(&of_shop);
+    let common = ["envoy-config", "--upstream", "127.0.0.1:80", "--config", folder.path().to_str().unwrap()];
+    for (flags, error) in [
+        (
+            &["--rate-limit", "shop/bytes,other/bytes"][..],
+            "other/bytes: the rate limits of one filter are of",
+        ),
+        (&["--rate-limit", "shop/bytes", "--namespace", "other"], "one namespace, here other"),
+        (&["--rate-limit", "bytes"], "no rule that applies requests this quota; did you mean shop/bytes?"),
+        (&["--count-response-bytes", "other/bytes"], "did you mean shop/bytes?"),
+    ] {
+        let ran = run(&[&common, flags].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(error), "{flags:?}: {ran:?}");
+    }
+    assert_eq!(run(&[&common[..], &["--rate-limit", "shop/bytes"]].concat()).code, 0);
+}
+
+#[test]
 fn a_bootstrap_has_what_the_rules_read() {
     let (text, bootstrap) = bootstrap(&["--descriptor", "user=x-user"]);
     let check = filter(&bootstrap, "envoy.filters.http.ext_authz");
