@@ -108,6 +108,8 @@ pub(crate) struct ConnectionState {
     /// Answers that are not written yet, by the period in which they were given.
     unwritten: [AtomicUsize; PERIODS],
     calls: Mutex<PendingCalls>,
+    /// How many calls it may begin at a time, as SETTINGS announced when it was opened.
+    max_begun: usize,
     /// Calls that nobody has worked on.
     begun: AtomicUsize,
     /// The numbers of `calls` by their stage, for searches.
@@ -203,10 +205,10 @@ impl Connections {
         self.count.load(Relaxed)
     }
 
-    /// Returns how many calls one connection may begin at a time. It falls with the number of connections: one of few, such as a
+    /// Returns how many calls another connection may begin at a time. It falls with the number of connections: one of few, such as a
     /// proxy's, may begin many.
-    pub(crate) fn calls_of_each(&self) -> usize {
-        (CALLS / self.count().max(1)).max(LEAST_CALLS)
+    fn calls_of_another(&self) -> usize {
+        (CALLS / (self.count() + 1)).max(LEAST_CALLS)
     }
 
     /// Returns the number of connections from an address.
@@ -311,6 +313,7 @@ impl ConnectionState {
         Self {
             id,
             address,
+            max_begun: port.calls_of_another(),
             port,
             opened: Instant::now(),
             worker,
@@ -342,14 +345,14 @@ impl ConnectionState {
 
     /// Returns how many calls it may begin at a time.
     pub(crate) fn max_begun(&self) -> usize {
-        self.port.calls_of_each()
+        self.max_begun
     }
 
     /// Counts a call that has begun, until it is first worked on, when what is returned is dropped. Returns `None` for a call too many,
     /// which counts as a hit of the limit.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<Begun> {
         let begun = Begun(self.clone());
-        if self.begun.fetch_add(1, Relaxed) < self.max_begun() {
+        if self.begun.fetch_add(1, Relaxed) < self.max_begun {
             return Some(begun);
         }
         self.hit(Limit::Calls);

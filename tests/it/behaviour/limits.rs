@@ -206,6 +206,30 @@ async fn connections_from_one_address_can_be_limited() {
     assert!(run_command(&first, "per peer", "allow").await.is_ok());
 }
 
+#[tokio::test]
+async fn the_settings_of_a_connection_have_its_share_of_all_calls() {
+    let serving = with_options(ServerOptions::default()).await;
+    let mut open = Vec::new();
+    for number in 1..=130 {
+        let stream = TcpStream::connect(serving.grpc).await.unwrap();
+        let (requests, mut connection) = h2::client::handshake::<_, Bytes>(stream).await.unwrap();
+        // The answer to a ping follows the settings.
+        let mut ping = connection.ping_pong().unwrap();
+        let pong = ping.ping(h2::Ping::opaque());
+        tokio::select! {
+            pong = pong => drop(pong.unwrap()),
+            ended = &mut connection => panic!("{ended:?}"),
+        }
+        let announced = connection.max_concurrent_send_streams();
+        match number {
+            1..=64 => assert_eq!(announced, 1_024, "of connection {number}"),
+            128 => assert_eq!(announced, 512),
+            _ => assert!((504..1_024).contains(&announced), "{announced} of connection {number}"),
+        }
+        open.push((requests, connection));
+    }
+}
+
 /// A call whose client never lets the server send its answer.
 async fn unread(serving: &Serving, ledger: &str) -> JoinHandle<Result<(), h2::Error>> {
     let stream = TcpStream::connect(serving.grpc).await.unwrap();

@@ -157,3 +157,27 @@ async fn calls_get_in_while_connections_that_were_cut_off_release_theirs() {
     tokio::time::advance(SEARCH_INTERVAL * 2).await;
     assert!(!gets_in(1));
 }
+
+#[test]
+fn the_calls_that_a_connection_may_begin_fall_with_the_number_of_connections() {
+    let port = Connections::new(Arc::default());
+    let open: Vec<_> = (1..=2_048).map(|id| port.add(id)).collect();
+    for (number, calls) in [(1, 65_536), (64, 1_024), (65, 1_008), (512, 128), (1_024, 64), (2_048, 64)] {
+        assert_eq!(open[number - 1].max_begun(), calls, "{number}");
+    }
+}
+
+#[test]
+fn a_connection_begins_as_many_calls_as_were_announced_to_it_and_more_when_those_are_worked_on() {
+    let port = Connections::new(Arc::default());
+    let others: Vec<_> = (1..=1_023).map(|id| port.add(id)).collect();
+    let (early, late) = (&others[511], port.add(1_024));
+    for (connection, announced) in [(early, 128), (&late, 64)] {
+        let mut begun: Vec<_> = (0..announced).map_while(|_| connection.begin()).collect();
+        assert_eq!(begun.len(), announced, "however many have come since");
+        assert!(connection.begin().is_none());
+        drop(begun.pop());
+        assert!(connection.begin().is_some());
+    }
+    assert_eq!(port.hits.get(Limit::Calls), 2);
+}
