@@ -24,6 +24,7 @@ mod evolution;
 mod examples;
 mod explain;
 mod fake_mixer;
+mod first_configuration;
 mod foreign_configurations;
 mod manifest;
 mod mcp;
