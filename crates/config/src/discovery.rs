@@ -227,7 +227,7 @@ fn enveloped(
 
 #[cfg(test)]
 mod tests {
-    use crate::{parse, parsed::Parsed};
+    use crate::{parse::parse, parsed::Parsed};
 
     fn read(text: &str) -> (Vec<String>, Vec<String>) {
         let Parsed { resources, faults } = parse(text, "x.yaml", "default");

@@ -132,7 +132,7 @@ fn quotas_of_two_rules(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse;
+    use crate::parse::parse;
 
     fn lints(text: &str) -> Vec<String> {
         let parsed = parse(text, "x.yaml", "ns");

@@ -226,7 +226,7 @@ pub struct ResolveError(String);
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::parse;
+    use crate::parse::parse;
 
     fn resources(text: &str) -> Vec<Resource> {
         let parsed = parse(text, "x.yaml", "ns");

@@ -216,7 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::parse;
+    use crate::parse::parse;
 
     fn read(kind: &str, spec: &str) -> Result<Spec, String> {
         let text = format!(

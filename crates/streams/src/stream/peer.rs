@@ -99,7 +99,7 @@ impl Peer {
 
     /// The same peer, which requests show the token in this file. It is read for each connection, and sent over TLS alone.
     #[must_use]
-    pub fn with_token_file(self, file: Option<&Path>) -> Self {
+    pub(crate) fn with_token_file(self, file: Option<&Path>) -> Self {
         Self { token_file: file.map(Arc::from), ..self }
     }
 
