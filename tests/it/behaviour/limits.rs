@@ -212,7 +212,7 @@ async fn the_settings_of_a_connection_have_its_share_of_all_calls() {
     let mut open = Vec::new();
     for number in 1..=130 {
         let stream = TcpStream::connect(serving.grpc).await.unwrap();
-        let (requests, mut connection) = h2::client::handshake::<_, Bytes>(stream).await.unwrap();
+        let (requests, mut connection) = h2::client::handshake(stream).await.unwrap();
         // The answer to a ping follows the settings.
         let mut ping = connection.ping_pong().unwrap();
         let pong = ping.ping(h2::Ping::opaque());
