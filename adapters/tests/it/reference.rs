@@ -14,6 +14,16 @@ fn reference(arguments: &[&str]) -> String {
     ran.stdout
 }
 
+/// The commands whose flags have a page.
+const COMMANDS: [&str; 2] = ["serve", "source"];
+
+/// Returns the page with the help of a command.
+fn flags(command: &str) -> String {
+    let ran = run(&[command, "--help"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{command}");
+    format!("# Flags of {command}\n\n```text\n{}```\n", ran.stdout)
+}
+
 fn items(topic: &str) -> Vec<Json> {
     serde_json::from_str(&reference(&[topic, "-o", "json"])).unwrap()
 }
@@ -26,7 +36,10 @@ fn the_pages_and_schemas_in_the_repository_are_current() {
     let schemas =
         KINDS.map(|kind| (format!("schema/{kind}.schema.json"), reference(&["kinds", kind, "-o", "schema"])));
     let all = [("schema/all.schema.json".to_owned(), reference(&["kinds", "-o", "schema"]))];
-    for (name, content) in pages.into_iter().chain(schemas).chain(all) {
+    let commands = COMMANDS.map(|command| (format!("{command}.md"), flags(command)));
+    // The pages have the flags of the default features.
+    let commands = commands.into_iter().filter(|_| !cfg!(feature = "otlp"));
+    for (name, content) in pages.into_iter().chain(schemas).chain(all).chain(commands) {
         let path = folder.join(&name);
         if std::env::var_os("UPDATE_REFERENCE").is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();

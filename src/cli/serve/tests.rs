@@ -97,7 +97,7 @@ fn each_limit_is_the_option_of_its_flag() {
 
 #[test]
 fn defaults_are_those_of_the_documentation() {
-    let page = ["flags", "limits"].map(|page| {
+    let page = ["handlers-and-sessions", "limits"].map(|page| {
         let path = format!("{}/docs/operating/{page}.md", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(path).unwrap()
     });
