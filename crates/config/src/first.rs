@@ -57,7 +57,7 @@ impl FirstConfiguration {
         changed && self.missing.len() < candidates.len()
     }
 
-    /// Adds the faults of what was left out, which may be the cause of the others.
+    /// Adds the faults of optional collections, which may be the cause of the others.
     pub(crate) fn all_faults(self, faults: Vec<ValidationError>) -> Vec<ValidationError> {
         self.missing.into_values().flatten().chain(faults).collect()
     }
