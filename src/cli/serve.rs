@@ -1,10 +1,5 @@
 use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    net::SocketAddr,
-    num::NonZeroUsize,
-    path::PathBuf,
-    sync::{Arc, PoisonError},
+    collections::BTreeSet, fmt::Write as _, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc,
     time::Duration,
 };
 
@@ -260,9 +255,8 @@ impl Serve {
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {
                     let current = status.clone();
-                    readiness.warn(move || current.lock().unwrap_or_else(PoisonError::into_inner).warnings());
-                    readiness
-                        .require(move || status.lock().unwrap_or_else(PoisonError::into_inner).pending());
+                    readiness.warn(move || current.lock().warnings());
+                    readiness.require(move || status.lock().pending());
                     background.spawn(controller.follow(sources));
                 }
                 (None, Some(sample)) => {

@@ -3,13 +3,6 @@
 
 mod status;
 
-use std::{
-    future,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-
 use axum::{
     Json, Router,
     body::{Body, HttpBody as _},
@@ -23,7 +16,9 @@ use axum::{
     routing::get,
 };
 use futures_util::{StreamExt as _, future::join_all};
+use parking_lot::Mutex;
 use prometheus_client::{encoding::text::encode, registry::Registry};
+use std::{future, net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
     task::spawn_blocking,
@@ -257,7 +252,7 @@ async fn status(State(admin): State<Admin>) -> Json<Status> {
 /// The current status of the configuration sources.
 async fn sources(admin: &Admin) -> Vec<SourceStatus> {
     let Some(status) = &admin.config else { return Vec::new() };
-    let watched = status.lock().unwrap_or_else(PoisonError::into_inner).sources.clone();
+    let watched = status.lock().sources.clone();
     join_all(watched.iter().map(|watched| watched.status())).await.into_iter().flatten().collect()
 }
 
@@ -265,7 +260,7 @@ async fn sources(admin: &Admin) -> Vec<SourceStatus> {
 async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
     let sources = sources(&admin).await;
     let Some(status) = admin.config else { return Json(None) };
-    let status = status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let status = status.lock().clone();
     Json(Some(Config { status, sources }))
 }
 

@@ -1,15 +1,15 @@
 //! Metrics of the engine, read at each scrape.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
-
+use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::Unit,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use super::series::{Encoded, counter, counters, gauge, gauges};
@@ -199,7 +199,7 @@ impl EngineMetrics {
 
     fn updates(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let Some(config) = &self.config else { return Ok(()) };
-        let status = config.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let status = config.lock().clone();
         let updates = [("applied", status.applied), ("rejected", status.rejected)];
         let help = "Updates of the configuration, by result";
         counters(encoder, "mixer_adapter_config_updates", help, "result", updates)?;

@@ -1,8 +1,6 @@
-use std::{
-    collections::BTreeSet,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// The readiness of a server: it is ready when every registered task has dropped its [`Pending`], and no condition awaits anything.
 #[derive(Clone, Default)]
@@ -33,42 +31,38 @@ impl Readiness {
     #[must_use]
     pub fn register(&self, task: impl Into<String>) -> Pending {
         let task = task.into();
-        self.lock().insert(task.clone());
+        self.pending.lock().insert(task.clone());
         Pending { task, readiness: self.clone() }
     }
 
     /// Adds a condition: the server is ready only while it returns nothing that is awaited.
     pub fn require(&self, condition: impl Fn() -> Vec<String> + Send + 'static) {
-        self.conditions.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(condition));
+        self.conditions.lock().push(Box::new(condition));
     }
 
     /// Adds a source of warnings, which do not affect readiness.
     pub fn warn(&self, warnings: impl Fn() -> Vec<String> + Send + 'static) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(warnings));
+        self.warnings.lock().push(Box::new(warnings));
     }
 
     /// Returns the current warnings.
     pub fn warnings(&self) -> Vec<String> {
-        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let warnings = self.warnings.lock();
         warnings.iter().flat_map(|warnings| warnings()).collect()
     }
 
     /// Returns the conditions that do not hold yet; none when the server is ready.
     pub fn pending(&self) -> Vec<String> {
-        let mut pending: Vec<String> = self.lock().iter().cloned().collect();
-        let conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending: Vec<String> = self.pending.lock().iter().cloned().collect();
+        let conditions = self.conditions.lock();
         pending.extend(conditions.iter().flat_map(|condition| condition()));
         pending
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let mut pending = self.readiness.lock();
+        let mut pending = self.readiness.pending.lock();
         pending.remove(&self.task);
         tracing::debug!(task = self.task, awaited = ?pending, "task ready");
     }

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
@@ -36,6 +36,7 @@ use mixer_adapter_streams::{
     },
     xds,
 };
+use parking_lot::Mutex;
 use test_adapters::Recorded;
 use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -140,7 +141,7 @@ impl Mixing {
         let source = MergedSource { source, filter, required, skip_bad_resources: false };
         tokio::spawn(controller.follow(vec![source]));
         let followed = status.clone();
-        until("configuration is applied", || followed.lock().unwrap().applied > 0).await;
+        until("configuration is applied", || followed.lock().applied > 0).await;
         Self { grpc, status, _stop: stop.drop_guard() }
     }
 }
@@ -174,7 +175,7 @@ async fn pushes_become_live(scheme: &str, settings: &str) {
     }
     for generation in 1..=PUSHES {
         if generation == PUSHES / 2 {
-            let rejected = || mixing.status.lock().unwrap().rejected;
+            let rejected = || mixing.status.lock().rejected;
             let before = rejected();
             plane.push.send(broken(generation)).await.unwrap();
             until("the broken push is refused", || rejected() > before && plane.is_refused()).await;

@@ -99,9 +99,10 @@ impl<M: Method> Service<http::Request<Body>> for Bare<M> {
         Box::pin(async move {
             let known = request.uri().path() == M::PATH;
             let mut grpc = Grpc::new(ProstCodec::<M::Response, M::Request>::default());
-            match known {
-                true => Ok(grpc.unary(Handle::<M>(std::marker::PhantomData), request).await),
-                false => Ok(Status::unimplemented("").into_http()),
+            if known {
+                Ok(grpc.unary(Handle::<M>(std::marker::PhantomData), request).await)
+            } else {
+                Ok(Status::unimplemented("").into_http())
             }
         })
     }

@@ -40,9 +40,10 @@ impl Networks {
 
 /// Parses a range, or a single address.
 pub(super) fn network(entry: &str) -> Result<IpNet, ListError> {
-    let network = match entry.contains('/') {
-        true => entry.parse().ok(),
-        false => entry.parse().ok().map(|address: IpAddr| IpNet::from(address)),
+    let network = if entry.contains('/') {
+        entry.parse().ok()
+    } else {
+        entry.parse().ok().map(|address: IpAddr| IpNet::from(address))
     };
     network.map(|network| unmapped(network).trunc()).ok_or_else(|| ListError::Address(entry.to_owned()))
 }

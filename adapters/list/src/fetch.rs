@@ -65,12 +65,11 @@ impl Fetcher {
 
     fn bounded(url: Uri, access: Access, timeout: Duration, max_size: usize) -> Self {
         let client = HttpClient::new(timeout, max_size);
-        let client = match access.is_limited() {
-            true => {
-                let access = access.clone();
-                client.with_address_filter(move |host, address| access.allows_address(host, address))
-            }
-            false => client,
+        let client = if access.is_limited() {
+            let access = access.clone();
+            client.with_address_filter(move |host, address| access.allows_address(host, address))
+        } else {
+            client
         };
         Self { url, timeout, client, access, shared: None }
     }

@@ -81,17 +81,19 @@ impl GoSyntax<'_> {
             ClassUnicodeKind::Named(name) => name == "C",
             ClassUnicodeKind::NamedValue { .. } => false,
         };
-        match unassigned {
-            true => Err(refusal(&class.span, r"write [\p{Cc}\p{Cf}\p{Co}], which is what Go takes it for")),
-            false => Ok(()),
+        if unassigned {
+            Err(refusal(&class.span, r"write [\p{Cc}\p{Cf}\p{Co}], which is what Go takes it for"))
+        } else {
+            Ok(())
         }
     }
 
     fn bracket(&self, class: &ClassBracketed) -> Result<(), PatternError> {
         let content = self.text(&class.span).trim_start_matches('[').trim_start_matches('^');
-        match content.starts_with("--") {
-            true => Err(refusal(&class.span, r"write `\-` for a hyphen, Go reads a range here")),
-            false => Ok(()),
+        if content.starts_with("--") {
+            Err(refusal(&class.span, r"write `\-` for a hyphen, Go reads a range here"))
+        } else {
+            Ok(())
         }
     }
 
@@ -106,12 +108,13 @@ impl GoSyntax<'_> {
             Some((least, most)) => !least.is_empty() && is_count(least) && is_count(most),
             None => !bounds.is_empty() && is_count(bounds),
         };
-        match is_repetition {
-            true => Ok(()),
-            false => Err(refusal(
+        if is_repetition {
+            Ok(())
+        } else {
+            Err(refusal(
                 span,
                 &format!(r"Go reads {text} as text; write \{text} for that, or a repetition like {{2,3}}"),
-            )),
+            ))
         }
     }
 }

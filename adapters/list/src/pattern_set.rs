@@ -54,15 +54,14 @@ impl PatternSet {
                 None => expressions.push(go_syntax::translate(pattern).map_err(listed)?),
             }
         }
-        let parts = match parts.is_empty() {
-            true => None,
-            false => {
-                // A text that begins with another one is found with it, and makes the search slow to prepare. The kind for few texts
-                // takes a thousand times their length.
-                let mut builder = AhoCorasick::builder();
-                builder.prefilter(false).kind(Some(AhoCorasickKind::ContiguousNFA));
-                Some(builder.build(Prefixes::new(parts).0)?)
-            }
+        let parts = if parts.is_empty() {
+            None
+        } else {
+            // A text that begins with another one is found with it, and makes the search slow to prepare. The kind for few texts
+            // takes a thousand times their length.
+            let mut builder = AhoCorasick::builder();
+            builder.prefilter(false).kind(Some(AhoCorasickKind::ContiguousNFA));
+            Some(builder.build(Prefixes::new(parts).0)?)
         };
         let (expressions, size) = compile_expressions(&expressions)?;
         let compiled_bytes = size + parts.as_ref().map_or(0, AhoCorasick::memory_usage);

@@ -1,17 +1,18 @@
 //! A list that is fetched from a URL: once before the handler opens, then at intervals.
 
-use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
-
 use bytes::Bytes;
 use mixer_adapter_core::{
     framework::{log_limit::LogLimit, log_text::log_text},
     metrics::{Events, events},
 };
 use mixer_adapter_net::{HttpError, grpc::CallMemory};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::RwLock;
 use tokio::{
     task::{JoinError, JoinSet},
     time::{Instant, MissedTickBehavior, interval_at, timeout},
@@ -60,7 +61,7 @@ impl RemoteList {
                 Instant::now() + interval
             }
             Err(_) => {
-                let mut current = refresher.current.write().unwrap_or_else(PoisonError::into_inner);
+                let mut current = refresher.current.write();
                 current.fail("its host is asked ten times a second at most; its turn comes".to_owned());
                 Instant::now()
             }
@@ -83,13 +84,13 @@ impl RemoteList {
 
     /// Returns the entries.
     pub(super) fn entries(&self, now: Instant) -> Result<Arc<Entries>, UnavailableError> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         current.entries(now)
     }
 
     /// Returns about how much memory the list takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         current.list.as_ref().map_or(0, |(list, _)| list.bytes)
     }
 }
@@ -178,7 +179,7 @@ impl Refresher {
     async fn refresh(&self) {
         let changed = self.fetch_changed().await;
         let valid_until = Instant::now() + self.ttl;
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         match changed {
             Ok(None) => current.extend(valid_until),
             Ok(Some(list)) => {
@@ -189,9 +190,10 @@ impl Refresher {
                 events("listchecker", "fetches_failed").add(1);
                 self.over_memory.add(error.is_over_memory().into());
                 let reason = format!("fetching {} failed: {error}", self.fetcher.url());
-                match current.fail(reason.clone()) {
-                    true => tracing::warn!("{reason}; the list is unchanged"),
-                    false => tracing::debug!("{reason}"),
+                if current.fail(reason.clone()) {
+                    tracing::warn!("{reason}; the list is unchanged")
+                } else {
+                    tracing::debug!("{reason}")
                 }
             }
         }
@@ -226,7 +228,7 @@ impl Refresher {
 
     /// Returns the fingerprint of the body of the current entries.
     fn fingerprint(&self) -> Option<u64> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.read();
         current.list.as_ref().map(|(list, _)| list.fingerprint)
     }
 

@@ -2,9 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_net::{
     Bucket, Rate,
@@ -62,7 +64,7 @@ impl Shared {
 
     fn host(&self, name: &str) -> Arc<Host> {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.hosts.lock();
         hosts.retain(|_, host| Arc::strong_count(host) > 1 || host.is_limited());
         hosts.entry(name).or_default().clone()
     }
@@ -143,6 +145,6 @@ mod tests {
             shared.turn(&n.to_string()).await;
             tokio::time::advance(RATE.every).await;
         }
-        assert_eq!(shared.hosts.lock().unwrap().len(), 1);
+        assert_eq!(shared.hosts.lock().len(), 1);
     }
 }

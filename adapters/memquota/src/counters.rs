@@ -2,12 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::{Grant, LimitState, QuotaRequest, metrics::events};
 
@@ -78,7 +77,7 @@ impl Counters {
         now: Duration,
     ) -> Result<Grant, FullError> {
         let shard = &self.shards[counter as usize % SHARDS];
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = shard.lock();
         if request.amount < 0 {
             return Ok(Grant::amount(shard.release(counter, request.amount.unsigned_abs(), now)));
         }
@@ -105,7 +104,7 @@ impl Counters {
         now: Duration,
     ) -> LimitState {
         let shard = &self.shards[counter as usize % SHARDS];
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = shard.lock();
         let Shard { counters, slots, .. } = &mut *shard;
         let (in_use, reset_after) = match counters.get_mut(&counter) {
             None => (0, limit.valid.map(|_| Duration::ZERO)),
@@ -114,11 +113,11 @@ impl Counters {
                 let in_use = counter.in_use(now);
                 *slots -= before - counter.slots();
                 // The amount that has to be freed for the refused one, or else everything.
-                let missing =
-                    match amount.max(1) > granted && limit.max < in_use.saturating_add(amount.max(1)) {
-                        true => in_use.saturating_add(amount.max(1)) - limit.max,
-                        false => in_use,
-                    };
+                let missing = if amount.max(1) > granted && limit.max < in_use.saturating_add(amount.max(1)) {
+                    in_use.saturating_add(amount.max(1)) - limit.max
+                } else {
+                    in_use
+                };
                 (in_use, counter.free_after(missing, now))
             }
         };
@@ -138,7 +137,7 @@ impl Counters {
     /// Removes unused counters, and returns an estimate of the memory of the others in bytes.
     pub(super) fn compact(&self, now: Duration) -> usize {
         let bytes = |shard: &Mutex<Shard>| {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             shard.sweep(now, Duration::ZERO);
             shard.counters.shrink_to_fit();
             shard.counters.values_mut().for_each(Counter::shrink);
@@ -150,7 +149,7 @@ impl Counters {
     /// Returns the number of counters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let len = |shard: &Mutex<Shard>| shard.lock().map_or(0, |shard| shard.counters.len());
+        let len = |shard: &Mutex<Shard>| shard.lock().counters.len();
         self.shards.iter().map(len).sum()
     }
 }

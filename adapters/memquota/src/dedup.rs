@@ -3,12 +3,11 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::{Grant, QuotaRequest, metrics::events};
 
@@ -72,7 +71,7 @@ impl Dedup {
         let call_id = (quota, &request.dedup_id, request.amount, request.best_effort);
         let id = self.fingerprinter.fingerprint(call_id);
         let shard = &self.shards[id as usize % SHARDS];
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = shard.lock();
         shard.turn_to(now.as_nanos() / self.period.as_nanos().max(1));
         if let Some(answer) = shard.find(id) {
             return Ok(Grant::amount(answer.amount).valid_for(answer.expires.saturating_sub(now)));
@@ -98,7 +97,7 @@ impl Dedup {
     /// Returns an estimate of the memory of the answers in bytes.
     pub(super) fn bytes(&self) -> usize {
         let answers = |shard: &Mutex<Shard>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shard.lock();
             shard.recent.len() + shard.old.len()
         };
         self.shards.iter().map(answers).sum::<usize>() * size_of::<(u128, Answer)>()
@@ -208,8 +207,10 @@ mod tests {
         for id in 0..1000 {
             once(&dedup, "q", &args(&id.to_string(), 1), 0, Grant::amount(1));
         }
-        let kept =
-            |shard: &Mutex<Shard>| shard.lock().map(|shard| shard.recent.len() + shard.old.len()).unwrap();
+        let kept = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            shard.recent.len() + shard.old.len()
+        };
         let kept: usize = dedup.shards.iter().map(kept).sum();
         assert!(kept <= 2 * 10 * SHARDS, "{kept}");
         assert_eq!(dedup.forgotten() + kept as u64, 1000);

@@ -3,9 +3,11 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::retention::{self, Entry, Retention, RetentionLimits};
 use tokio::{runtime::Handle, sync::Semaphore};
@@ -68,12 +70,12 @@ impl Exporter {
     /// Returns the address of the page, with the chosen port if the configured one is 0.
     #[cfg(test)]
     pub(super) fn bound(&self) -> Option<std::net::SocketAddr> {
-        self.serving().server.as_ref().map(|server| server.address)
+        self.serving.lock().server.as_ref().map(|server| server.address)
     }
 
     /// Starts serving unless it is running; an error if the address is not available.
     pub(super) fn lease(self: &Arc<Self>) -> io::Result<Lease> {
-        let mut serving = self.serving();
+        let mut serving = self.serving.lock();
         let server = match &mut serving.server {
             Some(server) => server,
             stopped => {
@@ -85,10 +87,6 @@ impl Exporter {
         let runtime = server.runtime().clone();
         serving.leases += 1;
         Ok(Lease { exporter: self.clone(), runtime })
-    }
-
-    fn serving(&self) -> MutexGuard<'_, Serving> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,7 +110,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut serving = self.exporter.serving();
+        let mut serving = self.exporter.serving.lock();
         serving.leases -= 1;
         if serving.leases == 0 {
             // With the lock held: who comes next finds the address free.

@@ -5,11 +5,13 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt::{self, Write as _},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Instant,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::{retention::Retain, value::Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,13 +47,12 @@ pub(super) struct Family {
 impl Retain for Family {
     fn bytes(&self) -> usize {
         let buckets = self.definition.kind.bucket_bytes();
-        let series = self.series();
-        match series.is_empty() {
-            true => 0,
-            false => {
-                let entries = series.len() * (SERIES_BYTES + buckets);
-                size_of::<Self>() + entries + series.keys().map(|labels| labels.len()).sum::<usize>()
-            }
+        let series = self.series.lock();
+        if series.is_empty() {
+            0
+        } else {
+            let entries = series.len() * (SERIES_BYTES + buckets);
+            size_of::<Self>() + entries + series.keys().map(|labels| labels.len()).sum::<usize>()
         }
     }
 }
@@ -134,11 +135,11 @@ impl Family {
 
     /// Sets the help text, which is that of the handler that was opened last.
     pub(super) fn set_help(&self, help: String) {
-        *self.help.lock().unwrap_or_else(PoisonError::into_inner) = help;
+        *self.help.lock() = help;
     }
 
     pub(super) fn help(&self) -> String {
-        self.help.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.help.lock().clone()
     }
 
     /// Adds an amount to the series with labels in the format of [`write_labels`]. If there are too many series, or
@@ -162,7 +163,7 @@ impl Family {
             }
             Kind::Counter | Kind::Distribution(_) | Kind::Gauge => {}
         }
-        let mut all = self.series();
+        let mut all = self.series.lock();
         if let Some(series) = all.get_mut(labels) {
             series.sample.record(&self.definition.kind, amount);
             series.expires = expires;
@@ -199,7 +200,7 @@ impl Family {
 
     /// Removes expired series.
     pub(super) fn sweep(&self, now: Instant) {
-        let mut all = self.series();
+        let mut all = self.series.lock();
         all.retain(|_, series| series.is_alive(now));
         if all.capacity() > 4 * all.len() + 64 {
             all.shrink_to_fit();
@@ -208,7 +209,7 @@ impl Family {
 
     /// Returns copies of the series that have not expired, ordered by labels, so that updates do not wait for a page.
     pub(super) fn samples(&self, now: Instant) -> Vec<(Arc<str>, Sample)> {
-        let all = self.series();
+        let all = self.series.lock();
         let alive = all.iter().filter(|(_, series)| series.is_alive(now));
         let mut samples: Vec<_> =
             alive.map(|(labels, series)| (labels.clone(), series.sample.clone())).collect();
@@ -224,10 +225,6 @@ impl Family {
 
     fn count(&self, reason: Dropped) -> u64 {
         self.dropped[reason as usize].fetch_add(1, Relaxed)
-    }
-
-    fn series(&self) -> MutexGuard<'_, HashMap<Arc<str>, Series>> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -251,11 +248,14 @@ impl Sample {
     fn record(&mut self, kind: &Kind, amount: f64) {
         match (self, kind) {
             (Self::Gauge(value), _) => *value = amount,
-            (Self::Counter { whole, rest }, _) => match amount < TWO_TO_64 && amount.fract() == 0.0 {
-                // Not negative and below 2^64, so the cast is exact.
-                true => *whole = whole.saturating_add(amount as u128),
-                false => *rest += amount,
-            },
+            (Self::Counter { whole, rest }, _) => {
+                if amount < TWO_TO_64 && amount.fract() == 0.0 {
+                    // Not negative and below 2^64, so the cast is exact.
+                    *whole = whole.saturating_add(amount as u128)
+                } else {
+                    *rest += amount
+                }
+            }
             (Self::Distribution { counts, sum }, Kind::Distribution(bounds)) => {
                 let bucket = bounds.partition_point(|bound| *bound < amount);
                 if let Some(count) = counts.get_mut(bucket) {

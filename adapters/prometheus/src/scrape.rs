@@ -1,9 +1,11 @@
 //! The scrapes in progress, each of which holds the values of a metric.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::metrics::events;
 use tokio::{
@@ -96,7 +98,7 @@ async fn cut_off(
         () = sleep(time) => {}
     }
     if let Some(page) = page.upgrade()
-        && lock(&page).take().is_some()
+        && page.lock().take().is_some()
     {
         events("prometheus", "scrapes_cut_off").add(1);
     }
@@ -105,13 +107,9 @@ async fn cut_off(
 impl Scrape {
     /// Returns the next line; `None` at the end.
     pub(super) fn next(&self) -> Result<Option<String>, ScrapeError> {
-        let mut page = lock(&self.page);
+        let mut page = self.page.lock();
         page.as_mut().map(|unread| unread.lines.next()).ok_or(ScrapeError)
     }
-}
-
-fn lock(page: &Mutex<Option<Unread>>) -> MutexGuard<'_, Option<Unread>> {
-    page.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> WaitingScrape<'a> {

@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex};
 use tokio::{sync::watch, time::timeout};
 
 use mixer_adapter_core::metrics::events;
@@ -108,7 +109,7 @@ impl TargetWriter {
     /// # Errors
     /// Lines were lost, these or earlier ones. Each lost line is reported once.
     pub(super) fn write(&self, lines: &[u8]) -> Result<(), LostLinesError> {
-        let mut state = self.queue.lock();
+        let mut state = self.queue.state.lock();
         if state.waiting.len() < QUEUE_LIMIT {
             state.waiting.extend_from_slice(lines);
             state.queued += lines.len() as u64;
@@ -127,12 +128,12 @@ impl TargetWriter {
 
     /// Returns the number of lines for this target that were lost since it was opened.
     pub(super) fn lost(&self) -> u64 {
-        self.queue.lock().lost
+        self.queue.state.lock().lost
     }
 
     /// Waits until all queued lines are written, and releases the target.
     pub(super) async fn close(self) {
-        let queued = self.queue.lock().queued;
+        let queued = self.queue.state.lock().queued;
         let mut progress = self.queue.progress.subscribe();
         let written = progress.wait_for(|progress| progress.written >= queued);
         if timeout(FLUSH, written).await.is_err() {
@@ -143,7 +144,7 @@ impl TargetWriter {
 
 impl Drop for TargetWriter {
     fn drop(&mut self) {
-        self.queue.lock().handlers -= 1;
+        self.queue.state.lock().handlers -= 1;
         self.queue.work.notify_one();
     }
 }
@@ -151,9 +152,9 @@ impl Drop for TargetWriter {
 impl Queue {
     /// Returns the queue of a target, and starts a writer thread if there is none.
     fn join(target: Target, rotation: Option<Rotation>) -> Result<Arc<Self>, OpenError> {
-        let mut queues = QUEUES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = QUEUES.lock();
         if let Some(queue) = queues.get(&target) {
-            let mut state = queue.lock();
+            let mut state = queue.state.lock();
             if !state.gone {
                 state.handlers += 1;
                 state.rotation = rotation;
@@ -180,19 +181,19 @@ impl Queue {
 
     /// Opens the target and writes until there are no handlers and the queue is empty.
     fn run(self: Arc<Self>) {
-        let rotation = self.lock().rotation;
+        let rotation = self.state.lock().rotation;
         match Sink::open(&self.target, rotation) {
             Ok(sink) => {
                 self.progress.send_modify(|progress| progress.opened = Some(Ok(())));
                 self.write_all(sink);
             }
             Err(error) => {
-                self.lock().gone = true;
+                self.state.lock().gone = true;
                 let error = OpenError::Unwritable { target: self.target.clone(), reason: error.to_string() };
                 self.progress.send_modify(|progress| progress.opened = Some(Err(error)));
             }
         }
-        let mut queues = QUEUES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = QUEUES.lock();
         if queues.get(&self.target).is_some_and(|queue| Arc::ptr_eq(queue, &self)) {
             queues.remove(&self.target);
         }
@@ -202,7 +203,7 @@ impl Queue {
         let mut lines = Vec::new();
         while let Some(rotation) = self.take(&mut lines) {
             if let Err((rest, error)) = sink.write(&lines, rotation) {
-                self.lose(&mut self.lock(), count(rest), &error.to_string());
+                self.lose(&mut self.state.lock(), count(rest), &error.to_string());
             }
             self.progress.send_modify(|progress| progress.written += lines.len() as u64);
         }
@@ -213,14 +214,14 @@ impl Queue {
         lines.clear();
         // Frees the memory of a burst.
         lines.shrink_to(QUEUE_LIMIT / 8);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.waiting.is_empty() {
             if state.handlers == 0 {
                 state.gone = true;
                 self.warn(&mut state);
                 return None;
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.work.wait(&mut state);
         }
         std::mem::swap(&mut state.waiting, lines);
         Some(state.rotation)
@@ -243,10 +244,6 @@ impl Queue {
         if lines > 0 {
             tracing::warn!(to = %self.target, lines, reason = state.reason, "lines lost");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

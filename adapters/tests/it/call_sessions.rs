@@ -103,9 +103,12 @@ fn invalid_answers_of_session_calls_are_errors_of_their_step() {
     let ran = call(&other.address, &["checknothing", "--session"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("error: Validate: INTERNAL: the answer has no status"), "{}", ran.stderr);
-    let other = Recorder::start(|path| match path.ends_with("Validate") {
-        true => Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec()),
-        false => Ok(Vec::new()),
+    let other = Recorder::start(|path| {
+        if path.ends_with("Validate") {
+            Ok(ValidateResponse { status: Some(Status::default()) }.encode_to_vec())
+        } else {
+            Ok(Vec::new())
+        }
     });
     let ran = call(&other.address, &["checknothing", "--session"]);
     assert!(ran.stderr.contains("error: CreateSession: INTERNAL: "), "{}", ran.stderr);

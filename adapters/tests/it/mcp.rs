@@ -429,9 +429,10 @@ fn an_update_that_removes_everything_is_not_applied_and_it_is_shown_and_counted(
         let ports =
             ["source", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error", "--config"];
         let (source, _) = Server::spawn(crate::support::binary().args(ports).arg(directory.path()));
-        let url = match served {
-            true => format!("mcp://{}", source.grpc),
-            false => directory.path().to_str().unwrap().to_owned(),
+        let url = if served {
+            format!("mcp://{}", source.grpc)
+        } else {
+            directory.path().to_str().unwrap().to_owned()
         };
         let start = |arguments: &[&str]| {
             let server = Server::start(&[&["--config", &url], arguments].concat());

@@ -3,9 +3,11 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
+
+use parking_lot::Mutex;
 
 use super::{
     Mixer,
@@ -202,7 +204,7 @@ impl Controller {
     }
 
     fn update_status(&self, change: impl FnOnce(&mut ConfigStatus)) {
-        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.status.lock());
     }
 }
 

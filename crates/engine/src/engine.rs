@@ -1,7 +1,9 @@
 use std::sync::{
-    Arc, PoisonError, RwLock,
+    Arc,
     atomic::{AtomicBool, Ordering::SeqCst},
 };
+
+use parking_lot::RwLock;
 
 use super::{Counts, RequestLimits, Snapshot, decision_log::DecisionLog};
 
@@ -56,7 +58,7 @@ impl Mixer {
 
     /// Returns the current snapshot; `None` before the first configuration. A request uses the same one from start to end.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Replaces the current snapshot. Handlers that are not carried over are closed after the old snapshot's last in-flight
@@ -72,7 +74,7 @@ impl Mixer {
     }
 
     fn update(&self, snapshot: impl FnOnce(bool) -> Option<Arc<Snapshot>>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let previous = std::mem::replace(&mut *current, snapshot(self.closed.load(SeqCst)));
         drop(current);
         // Without the lock, because it may close handlers.

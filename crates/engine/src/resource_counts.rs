@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Instant,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
 use mixer_adapter_host::metrics::{CallMetrics, Latency};
@@ -97,7 +99,7 @@ impl QuotaCounts {
         }
         // Another answer at the same time is as good.
         if let Some(limit) = limit
-            && let Ok(mut last) = self.last_limit.try_lock()
+            && let Some(mut last) = self.last_limit.try_lock()
         {
             *last = Some(LastLimit { limit: *limit, at: Instant::now() });
         }
@@ -106,7 +108,7 @@ impl QuotaCounts {
     /// Returns the state of the limit in the last answer; `None` if adapters do not report it, or are not asked for it: only rate limits of
     /// Envoy do.
     pub fn last_limit(&self) -> Option<LastLimit> {
-        self.last_limit.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_limit.lock().clone()
     }
 }
 
@@ -169,7 +171,7 @@ struct Counters<T> {
 
 impl<T: Default> Counters<T> {
     fn of(&self, name: &Arc<str>) -> Arc<T> {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.lock();
         if let Some(known) = named.get(name).and_then(Weak::upgrade) {
             return known;
         }
@@ -185,7 +187,7 @@ impl<T: Default> Counters<T> {
     }
 
     fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = self.named.lock();
         let mut all: Vec<_> =
             named.iter().filter_map(|(name, counters)| Some((name.clone(), counters.upgrade()?))).collect();
         drop(named);

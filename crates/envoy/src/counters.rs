@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
+
+use parking_lot::Mutex;
 
 use crate::{
     outcome::RateLimitOutcome,
@@ -39,7 +41,7 @@ impl Counters {
 
     /// Counts what did not reach a handler; the name is empty for entries that were lost before their handlers were known.
     pub(crate) fn lose(&self, handler: &Arc<str>, count: usize) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock();
         *lost.entry(handler.clone()).or_default() += count as u64;
     }
 
@@ -55,6 +57,6 @@ impl Counters {
 
     /// Returns the number of lost instances by handler.
     pub fn lost(&self) -> BTreeMap<Arc<str>, u64> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lost.lock().clone()
     }
 }

@@ -3,10 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
+
+use parking_lot::{Mutex, RwLock};
 
 use mixer_adapter_engine::CheckOutcome;
 
@@ -61,14 +63,14 @@ impl Tenants {
     /// Returns the counts of a namespace, or those of all further ones.
     pub(crate) fn of(&self, namespace: &str) -> Arc<TenantCounts> {
         let known = {
-            let named = self.named.read().unwrap_or_else(PoisonError::into_inner);
+            let named = self.named.read();
             named.get(namespace).or_else(|| self.other.get()).cloned()
         };
         known.unwrap_or_else(|| self.add(namespace))
     }
 
     fn add(&self, namespace: &str) -> Arc<TenantCounts> {
-        let mut named = self.named.write().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.write();
         let counts = |name: &str| Arc::new(TenantCounts::new(name.into()));
         if named.len() >= MAX_TENANTS && !named.contains_key(namespace) {
             return self.other.get_or_init(|| counts(OTHER)).clone();
@@ -78,7 +80,7 @@ impl Tenants {
 
     /// Returns the counts of all tenants by name.
     pub(crate) fn all(&self) -> Vec<Arc<TenantCounts>> {
-        let named = self.named.read().unwrap_or_else(PoisonError::into_inner);
+        let named = self.named.read();
         let mut all: Vec<_> = named.values().chain(self.other.get()).cloned().collect();
         all.sort_by(|one, other| one.namespace.cmp(&other.namespace));
         all
@@ -115,7 +117,7 @@ impl SharedSpace {
     /// Takes space for a tenant; `None` if its share is exhausted. What is larger than everything takes all.
     pub(crate) fn take(self: &Arc<Self>, tenant: &Arc<str>, size: usize) -> Option<Space> {
         let size = size.clamp(1, self.size);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         let own = taken.by_tenant.get(tenant).copied().unwrap_or_default();
         if own + size > self.size - taken.all {
             return None;
@@ -127,13 +129,13 @@ impl SharedSpace {
 
     /// Returns whether nothing is taken.
     pub(crate) fn is_free(&self) -> bool {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).all == 0
+        self.taken.lock().all == 0
     }
 }
 
 impl Drop for Space {
     fn drop(&mut self) {
-        let mut taken = self.shared.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.shared.taken.lock();
         taken.all = taken.all.saturating_sub(self.size);
         if let Some(own) = taken.by_tenant.get_mut(&self.tenant) {
             *own = own.saturating_sub(self.size);
@@ -165,7 +167,7 @@ mod tests {
         assert!(shared.take(&busy, 30).is_some());
         drop(other);
         assert!(shared.is_free());
-        assert!(shared.taken.lock().unwrap().by_tenant.is_empty());
+        assert!(shared.taken.lock().by_tenant.is_empty());
         assert!(shared.take(&busy, 1000).is_some(), "all of it");
     }
 
@@ -189,7 +191,7 @@ mod tests {
         for number in 0..=MAX_TENANTS {
             tenants.of(&format!("ns-{number}"));
         }
-        let _reader = tenants.named.read().unwrap();
+        let _reader = tenants.named.read();
         std::thread::scope(|scope| {
             let counts = scope.spawn(|| tenants.of("another").namespace.clone()).join().unwrap();
             assert_eq!(&*counts, OTHER);

@@ -9,7 +9,7 @@ use std::{
     fmt,
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore, oneshot},
     time::Instant,
@@ -196,7 +197,7 @@ impl Connections {
     }
 
     fn insert(&self, connection: Arc<ConnectionState>) {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.insert(connection.id, connection);
         self.count.store(open.len(), Relaxed);
     }
@@ -213,7 +214,7 @@ impl Connections {
 
     /// Returns the number of connections from an address.
     pub(crate) fn count_from(&self, address: IpAddr) -> usize {
-        lock(&self.open).values().filter(|connection| connection.address == Some(address)).count()
+        self.open.lock().values().filter(|connection| connection.address == Some(address)).count()
     }
 
     pub(crate) fn hit(&self, limit: Limit) {
@@ -226,7 +227,7 @@ impl Connections {
     /// for their first turn. Those whose clients may be silent are spared, but no more than half of all connections. Returns whether
     /// there was one.
     pub(crate) fn end_silent(&self) -> bool {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         let now = Instant::now();
         let is_young = |connection: &ConnectionState| now.duration_since(connection.opened) < YOUTH;
         // A flood of them would displace everybody else.
@@ -268,7 +269,7 @@ impl Connections {
     /// Begins a new period, and cuts off connections with answers that the peer has not read for two whole periods.
     pub(crate) fn next_period(&self) {
         let period = self.period.fetch_add(1, Relaxed) + 1;
-        for connection in lock(&self.open).values() {
+        for connection in self.open.lock().values() {
             if connection.unwritten[(period + 1) % PERIODS].load(Relaxed) > 0 {
                 self.hits.count(Limit::WriteTimeout);
                 connection.cut.cancel();
@@ -278,7 +279,7 @@ impl Connections {
 
     /// The connection that holds most of a resource, and how much.
     fn busiest(&self, resource: Resource) -> Option<(usize, Arc<ConnectionState>)> {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         let held = open.values().map(|connection| (connection.holds(resource), connection));
         held.max_by_key(|(held, _)| *held).map(|(held, connection)| (held, connection.clone()))
     }
@@ -289,7 +290,7 @@ impl Connections {
             Resource::Bytes => self.evicted_bytes.load(Relaxed),
             Resource::Waiting | Resource::Working => 0,
         };
-        lock(&self.cut_off).retain(|connection| {
+        self.cut_off.lock().retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             releasing += connection.has(resource);
             true
@@ -451,7 +452,7 @@ impl ConnectionState {
     /// hold the most. Nobody loses a call while the excess is about to be released anyway.
     pub(crate) fn make_room(&self, resource: Resource, amount: usize, excess: usize, limit: Limit) -> bool {
         let mine = self.has(resource) + amount;
-        let mut searched = lock(&self.port.searched[resource as usize]);
+        let mut searched = self.port.searched[resource as usize].lock();
         if let Some(last) = *searched
             && last.at.elapsed() < SEARCH_INTERVAL
             && mine >= last.most
@@ -475,7 +476,7 @@ impl ConnectionState {
         };
         if !evicted && busiest.unwritten() > 0 && !busiest.cut.is_cancelled() {
             self.hit(limit);
-            lock(&self.port.cut_off).push(Arc::downgrade(&busiest));
+            self.port.cut_off.lock().push(Arc::downgrade(&busiest));
             busiest.cut.cancel();
         }
         true
@@ -484,7 +485,7 @@ impl ConnectionState {
     /// Ends the newest call in a stage.
     fn evict(&self, stage: Stage, limit: Limit) -> bool {
         loop {
-            let newest = lock(&self.calls).of(stage).pop_last();
+            let newest = self.calls.lock().of(stage).pop_last();
             let Some((_, call)) = newest else { return false };
             self.pending(stage).fetch_sub(1, Relaxed);
             // Fails for a call that ends just now.
@@ -503,7 +504,7 @@ impl ConnectionState {
         holder: Arc<dyn GiveWay>,
     ) -> (Registered, oneshot::Receiver<Limit>) {
         let (evict, evicted) = oneshot::channel();
-        let mut calls = lock(&self.calls);
+        let mut calls = self.calls.lock();
         let id = calls.next;
         calls.next += 1;
         calls.of(stage).insert(id, PendingCall { evict, holder });
@@ -562,7 +563,7 @@ pub(crate) struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         // What is removed is dropped without the lock.
-        let removed = lock(&self.connection.calls).of(self.stage).remove(&self.id);
+        let removed = self.connection.calls.lock().of(self.stage).remove(&self.id);
         if removed.is_some() {
             self.connection.pending(self.stage).fetch_sub(1, Relaxed);
         }
@@ -577,14 +578,10 @@ pub(crate) struct OpenConnection(pub(crate) Arc<ConnectionState>);
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         let port = &self.0.port;
-        let mut open = lock(&port.open);
+        let mut open = port.open.lock();
         open.remove(&self.0.id);
         port.count.store(open.len(), Relaxed);
         drop(open);
         port.ended.notify_one();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

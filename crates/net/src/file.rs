@@ -41,12 +41,11 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 pub fn read_file_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let length = open_file(path)?.take(max.saturating_add(1)).read_to_end(&mut content)?;
-    match length as u64 <= max {
-        true => Ok(content),
-        false => {
-            let what = format!("it is longer than {} MiB", max >> 20);
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
-        }
+    if length as u64 <= max {
+        Ok(content)
+    } else {
+        let what = format!("it is longer than {} MiB", max >> 20);
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
     }
 }
 

@@ -3,10 +3,11 @@ use std::{
     error::Error,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 /// How often the file is read.
@@ -41,7 +42,7 @@ impl<T: Default + PartialEq, E: Error + 'static> FollowedFile<T, E> {
 
     /// Returns the content in use.
     pub(crate) fn current(&self) -> Arc<T> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Returns whether the content in use admits nobody.
@@ -52,24 +53,22 @@ impl<T: Default + PartialEq, E: Error + 'static> FollowedFile<T, E> {
     /// Reads the file again.
     pub(crate) fn reload(&self) {
         let file = self.path.display();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = match is_absent(&self.path) {
-            true => {
-                let since = *state.absent_since.get_or_insert_with(Instant::now);
-                (since.elapsed() >= WRITING).then(T::default).ok_or_else(|| ABSENT.to_owned())
-            }
-            false => {
-                state.absent_since = None;
-                (self.read)(&self.path).map_err(|error| crate::with_causes(&error))
-            }
+        let mut state = self.state.lock();
+        let read = if is_absent(&self.path) {
+            let since = *state.absent_since.get_or_insert_with(Instant::now);
+            (since.elapsed() >= WRITING).then(T::default).ok_or_else(|| ABSENT.to_owned())
+        } else {
+            state.absent_since = None;
+            (self.read)(&self.path).map_err(|error| crate::with_causes(&error))
         };
         match read {
             Ok(content) => {
                 if *self.current() != content {
-                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(content);
-                    match self.admits_nobody() {
-                        true => tracing::warn!(%file, "the file changed and admits nobody"),
-                        false => tracing::info!(%file, "the file changed and is in use"),
+                    *self.current.write() = Arc::new(content);
+                    if self.admits_nobody() {
+                        tracing::warn!(%file, "the file changed and admits nobody")
+                    } else {
+                        tracing::info!(%file, "the file changed and is in use")
                     }
                 }
                 state.last_logged.clear();

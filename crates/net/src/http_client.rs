@@ -151,9 +151,10 @@ impl HttpClient {
         };
         let addresses = tokio::net::lookup_host((name, port)).await.map_err(failed)?;
         let allowed: Vec<SocketAddr> = addresses.filter(|address| allows(name, address.ip())).collect();
-        match allowed.is_empty() {
-            true => Err(HttpError::Forbidden(host.to_owned())),
-            false => TcpStream::connect(&allowed[..]).await.map_err(failed),
+        if allowed.is_empty() {
+            Err(HttpError::Forbidden(host.to_owned()))
+        } else {
+            TcpStream::connect(&allowed[..]).await.map_err(failed)
         }
     }
 
@@ -161,9 +162,12 @@ impl HttpClient {
         let mut limited = Limited::new(body, self.max_body);
         let mut bytes = BytesMut::new();
         while let Some(frame) = limited.frame().await {
-            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
-                true => HttpError::TooLong(self.max_body),
-                false => HttpError::Body(error),
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    HttpError::TooLong(self.max_body)
+                } else {
+                    HttpError::Body(error)
+                }
             })?;
             let data = frame.into_data().unwrap_or_default();
             if self.memory.as_ref().is_some_and(|memory| !memory.take(data.len())) {

@@ -2,9 +2,10 @@
 
 use std::{
     fmt::Display,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::{Bucket, Rate};
 
@@ -35,7 +36,7 @@ impl RefusalLog {
 
     /// Returns the number of refusals since the last event, if another event is permitted now.
     fn take(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.bucket.wait(now).is_some() {
             state.unlogged += 1;
             return None;

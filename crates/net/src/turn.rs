@@ -1,19 +1,20 @@
 //! What one connection does in its turn: it reads a little, and runs the calls that came.
 
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use hyper::rt::Executor;
 use std::{
     io,
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
     time::Instant,
 };
 
-use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
-use hyper::rt::Executor;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{socket::Unread, turns::LENGTH, workers::WorkerRef};
@@ -44,15 +45,11 @@ struct State {
     unread: AtomicUsize,
 }
 
-impl State {
-    fn spawned(&self) -> MutexGuard<'_, Vec<Task>> {
-        self.spawned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl State {}
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Turn {
     fn execute(&self, task: F) {
-        self.0.spawned().push(Box::pin(task));
+        self.0.spawned.lock().push(Box::pin(task));
     }
 }
 
@@ -80,7 +77,9 @@ impl Turn {
                     return Poll::Ready(());
                 }
                 // A panic ends its task.
-                tasks.extend(self.0.spawned().drain(..).map(|task| AssertUnwindSafe(task).catch_unwind()));
+                tasks.extend(
+                    self.0.spawned.lock().drain(..).map(|task| AssertUnwindSafe(task).catch_unwind()),
+                );
                 are_ready = false;
                 while !are_ready && let Poll::Ready(Some(_)) = tasks.poll_next_unpin(context) {
                     are_ready = start.elapsed() >= LENGTH;

@@ -1,5 +1,8 @@
 //! The connections of one thread take turns: the one that has the least to do is next.
 
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
@@ -7,15 +10,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
-
-use futures_util::task::AtomicWaker;
-use rustix::time::{ClockId, clock_gettime};
 
 /// A turn in which calls took this long ends.
 pub(crate) const LENGTH: Duration = Duration::from_micros(250);
@@ -103,7 +103,7 @@ impl Turns {
         connection: impl Future<Output = ()> + Send + 'static,
         backlog: Arc<AtomicUsize>,
     ) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if !waiting.is_closed {
             waiting.added.push((Box::pin(connection), backlog));
         }
@@ -114,10 +114,6 @@ impl Turns {
     /// Returns how many connections wait for a turn.
     pub(crate) fn length(&self) -> usize {
         self.length.load(Relaxed)
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,20 +150,16 @@ enum State {
 }
 
 impl Wakes {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn wait(&self, state: &mut State, backlog: usize) {
         *state = State::Waits;
-        let mut waiting = self.turns.waiting();
+        let mut waiting = self.turns.waiting.lock();
         waiting.push(self.id, backlog);
         self.turns.length.store(waiting.queue.len(), Relaxed);
     }
 
     fn end_turn(&self, took: Duration, backlog: usize) {
-        self.turns.waiting().advance(took);
-        let mut state = self.state();
+        self.turns.waiting.lock().advance(took);
+        let mut state = self.state.lock();
         match *state {
             // Without more to do, an answer is ready to be written, or something came meanwhile.
             State::HasTurn { needs_another: true } => self.wait(&mut state, backlog),
@@ -182,7 +174,7 @@ impl Wake for Wakes {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &mut *state {
             State::HasTurn { needs_another } => *needs_another = true,
             State::Waits => {}
@@ -198,7 +190,7 @@ impl Wake for Wakes {
 impl Giver {
     /// Takes the next connection out of the queue, after adding new ones to it.
     fn next(&mut self) -> Option<u64> {
-        let mut waiting = self.turns.waiting();
+        let mut waiting = self.turns.waiting.lock();
         for (work, backlog) in std::mem::take(&mut waiting.added) {
             self.ids += 1;
             let (turns, state) = (self.turns.clone(), Mutex::new(State::Waits));
@@ -225,7 +217,7 @@ impl Future for Giver {
         let Some(Served { work, backlog, wakes }) = self.connections.get_mut(&id) else {
             return Poll::Pending;
         };
-        *wakes.state() = State::HasTurn { needs_another: false };
+        *wakes.state.lock() = State::HasTurn { needs_another: false };
         let waker = Waker::from(wakes.clone());
         let start = time_of_thread();
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
@@ -247,7 +239,7 @@ fn time_of_thread() -> Duration {
 
 impl Drop for Giver {
     fn drop(&mut self) {
-        let mut waiting = self.turns.waiting();
+        let mut waiting = self.turns.waiting.lock();
         waiting.is_closed = true;
         let added = std::mem::take(&mut waiting.added);
         drop(waiting);
@@ -346,7 +338,7 @@ mod tests {
         for _ in 0..10 {
             let _ = giver.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
-        assert!(turns.waiting().clock >= LENGTH * 10);
+        assert!(turns.waiting.lock().clock >= LENGTH * 10);
         assert_eq!(turns.length(), 1);
     }
 

@@ -4,13 +4,14 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     runtime::{Builder, Handle},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -79,14 +80,14 @@ impl LargeThreads {
         // Neither is ever closed, and a permit stands for an idle thread.
         let _first = connection.acquire_owned().await.ok()?;
         let permit = self.free.clone().acquire_owned().await.ok()?;
-        let runtime = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let runtime = self.idle.lock().pop()?;
         Some(LargeThread { threads: self.clone(), runtime, _permit: permit })
     }
 }
 
 impl Drop for LargeThread {
     fn drop(&mut self) {
-        let mut idle = self.threads.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.threads.idle.lock();
         idle.push(self.runtime.clone());
     }
 }
@@ -372,13 +373,13 @@ mod tests {
         let calls = [0, 0, 0, 1].map(|index: usize| {
             let (number, queue) = connections[index].clone();
             let begun = begun.clone();
-            worker.run_large(Box::pin(async move { begun.lock().unwrap().push(number) }), queue)
+            worker.run_large(Box::pin(async move { begun.lock().push(number) }), queue)
         });
         for done in join_all(calls).await {
             assert!(done.is_ok());
         }
         // One of the first connection waits while its first one runs.
-        assert_eq!(*begun.lock().unwrap(), [1, 1, 2, 1]);
+        assert_eq!(*begun.lock(), [1, 1, 2, 1]);
     }
 
     #[tokio::test]

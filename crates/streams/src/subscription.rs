@@ -1,14 +1,15 @@
 //! Subscriptions to servers of configuration, whatever their protocol.
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     pin::Pin,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -314,7 +315,7 @@ struct Running {
 impl Running {
     /// Records the faults of a push.
     fn read(&self, collection: &Arc<str>, faults: &[ValidationError]) {
-        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unreadable = self.unreadable.lock();
         if faults.is_empty() {
             unreadable.remove(collection);
         } else {
@@ -339,7 +340,7 @@ impl SourceHandle for Running {
             let seconds = unix_time().saturating_sub(since);
             format!("{source} has not been connected for {seconds} s: {error}")
         });
-        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreadable = self.unreadable.lock();
         let unreadable =
             unreadable.iter().map(|(collection, faults)| format!("{source}: {collection}: {faults}"));
         disconnected.into_iter().chain(unreadable).collect()

@@ -1,16 +1,13 @@
 //! The adapters of a test as a server: the gRPC services of their host on pipes, with injected faults.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+
+use parking_lot::Mutex;
 use tokio::{io::DuplexStream, runtime::Handle as Runtime};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
@@ -38,7 +35,7 @@ impl Backend {
 
     /// Adds a fault for the next call without one.
     pub(super) fn inject(&self, fault: InjectedFault) {
-        self.faults().push_back(fault);
+        self.faults.lock().push_back(fault);
     }
 
     /// Returns a wire whose connections are served on `runtime`.
@@ -85,11 +82,7 @@ impl Backend {
     /// Returns the fault of a call; calls of the session service have none.
     fn fault(&self, path: &str) -> Option<InjectedFault> {
         self.host.adapters().method(path)?;
-        self.faults().pop_front()
-    }
-
-    fn faults(&self) -> MutexGuard<'_, VecDeque<InjectedFault>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        self.faults.lock().pop_front()
     }
 }
 

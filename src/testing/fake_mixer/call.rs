@@ -1,12 +1,9 @@
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
-
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::Value as Json;
+use std::{fmt, sync::Arc};
 use tonic::Status;
 
 use mixer_adapter_core::{
@@ -41,7 +38,7 @@ tokio::task_local! {
 pub(super) async fn recorded<T>(work: impl Future<Output = T>) -> (T, Vec<Call>) {
     let calls = Arc::<Mutex<Vec<Call>>>::default();
     let outcome = CALLS.scope(calls.clone(), work).await;
-    let calls = std::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner));
+    let calls = std::mem::take(&mut *calls.lock());
     (outcome, calls)
 }
 
@@ -62,7 +59,7 @@ impl Call {
             config: config.cloned(),
             schema: template.clone(),
         };
-        let _ = CALLS.try_with(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner).push(call));
+        let _ = CALLS.try_with(|calls| calls.lock().push(call));
     }
 
     /// Decodes the input of the adapter's handler: the instance, all instances of a report, or the instance and the arguments

@@ -53,9 +53,10 @@ const WITHIN: Duration = Duration::from_secs(60);
 pub(crate) async fn run(case: &Case) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("out")).unwrap();
-    let mut outcome = match case.needs_process() {
-        true => run_process(case, folder.path()).await,
-        false => run_here(case, folder.path()).await,
+    let mut outcome = if case.needs_process() {
+        run_process(case, folder.path()).await
+    } else {
+        run_here(case, folder.path()).await
     };
     for entry in fs::read_dir(folder.path().join("out")).unwrap() {
         let entry = entry.unwrap();

@@ -116,9 +116,10 @@ impl Request {
                     CompressedAttributes { words: words.own, ..attributes }
                 };
                 let attributes = bags.iter().map(&mut encode).collect();
-                let semantics = match independent {
-                    true => RepeatedAttributesSemantics::IndependentEncoding,
-                    false => RepeatedAttributesSemantics::DeltaEncoding,
+                let semantics = if *independent {
+                    RepeatedAttributesSemantics::IndependentEncoding
+                } else {
+                    RepeatedAttributesSemantics::DeltaEncoding
                 };
                 Encoded::Report(ReportRequest {
                     attributes,

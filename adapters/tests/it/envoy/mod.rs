@@ -44,9 +44,10 @@ impl ConfigSource {
 
     /// Where the resources of one type come from.
     fn config_source(self) -> String {
-        match self.ads {
-            true => "{ads: {}, resource_api_version: V3}".to_owned(),
-            false => format!("{{api_config_source: {}, resource_api_version: V3}}", self.api()),
+        if self.ads {
+            "{ads: {}, resource_api_version: V3}".to_owned()
+        } else {
+            format!("{{api_config_source: {}, resource_api_version: V3}}", self.api())
         }
     }
 

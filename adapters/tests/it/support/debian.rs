@@ -75,9 +75,10 @@ fn unpack(name: &str, package: &str) -> Result<PathBuf, String> {
         Err(_) if program.is_file() => {}
         renamed => renamed.map_err(failed)?,
     }
-    match program.is_file() {
-        true => Ok(program),
-        false => Err(format!("Debian's package {package} has no program {name}")),
+    if program.is_file() {
+        Ok(program)
+    } else {
+        Err(format!("Debian's package {package} has no program {name}"))
     }
 }
 
@@ -91,8 +92,9 @@ fn apt_get(arguments: &[&str], directory: &Path) -> Result<(), String> {
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{}: {error}", command.get_program().display()))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 }

@@ -263,9 +263,10 @@ pub(crate) fn run_commands(name: &Path, page: &str) {
     }
     write("tokens", "admin 0123456789abcdef0123456789abcdef\n");
     std::os::unix::fs::symlink(root().join("examples"), directory.path().join("examples")).unwrap();
-    let envoy = match steps.iter().any(|step| step.commands.contains("envoy -c")) {
-        true => envoy::program().map(|path| path.display().to_string()),
-        false => None,
+    let envoy = if steps.iter().any(|step| step.commands.contains("envoy -c")) {
+        envoy::program().map(|path| path.display().to_string())
+    } else {
+        None
     };
     let environment = [("ENVOY", envoy.unwrap_or_default())];
     let printed = execute(&steps, PRELUDE, directory.path(), &environment);

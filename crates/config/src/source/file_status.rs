@@ -1,10 +1,7 @@
-use std::{
-    collections::BTreeMap,
-    future::ready,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
-
 use futures_util::{FutureExt as _, future::BoxFuture};
+use std::{collections::BTreeMap, future::ready};
+
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::status::{
@@ -32,7 +29,7 @@ pub(super) type Offered = Vec<(String, String, usize)>;
 impl FileStatus {
     /// Records an update that is offered.
     pub(super) fn offered(&self, source: &str, changes: &[Change]) -> Offered {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.source = Some(source.to_owned());
         let counted = changes.iter().map(|change| {
             (change.collection.to_string(), change.version.clone(), change.content.resources().len())
@@ -45,7 +42,7 @@ impl FileStatus {
 
     /// Records a decision on an update; later ones follow when it comes into use.
     pub(super) fn decided(&self, offered: &Offered, decision: &Decision) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let refusal = match decision {
             Decision::Live => {
                 state.record("ack", String::new());
@@ -69,10 +66,6 @@ impl FileStatus {
             known.refused = refusal.clone().map(|reason| RefusedVersion { version, reason });
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
@@ -84,7 +77,7 @@ impl State {
 
 impl SourceHandle for FileStatus {
     fn status(&self) -> BoxFuture<'_, Option<SourceStatus>> {
-        let state = self.lock();
+        let state = self.state.lock();
         let age = state.accepted.map(|at| at.elapsed().as_secs());
         let collections = state.collections.values().cloned();
         let status = state.source.as_ref().map(|source| SourceStatus {

@@ -2,8 +2,10 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::framework::digest::Digest;
 use tokio::sync::watch;
@@ -48,7 +50,7 @@ pub(crate) struct Follower(watch::Receiver<bool>);
 
 impl Flights {
     pub(super) fn join(self: &Arc<Self>, key: Digest) -> Joined {
-        match self.lock().entry(key) {
+        match self.0.lock().entry(key) {
             Entry::Occupied(mut flight) => {
                 let flight = flight.get_mut();
                 if flight.joined == MAX_JOINED {
@@ -64,22 +66,18 @@ impl Flights {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Flight>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Leader {
     /// Returns whether others wait.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.flights.lock().get(&self.key).is_some_and(|flight| flight.joined > 0)
+        self.flights.0.lock().get(&self.key).is_some_and(|flight| flight.joined > 0)
     }
 
     /// Wakes those that wait: there is an answer, or a failure.
     pub(crate) fn complete(self) {
         // Later ones look up the answer before they wait.
-        self.flights.lock().remove(&self.key);
+        self.flights.0.lock().remove(&self.key);
         self.completed.send_replace(true);
     }
 }
@@ -87,7 +85,7 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         if !*self.completed.borrow() {
-            self.flights.lock().remove(&self.key);
+            self.flights.0.lock().remove(&self.key);
         }
     }
 }

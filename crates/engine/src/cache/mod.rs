@@ -13,9 +13,11 @@ mod store;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
+
+use parking_lot::RwLock;
 
 use mixer_adapter_core::framework::digest::Digest;
 use tokio::time::Instant;
@@ -220,7 +222,7 @@ impl CheckCache {
     }
 
     fn known_namespace(&self, name: &str) -> Option<Arc<Namespace>> {
-        let namespaces = self.namespaces.read().unwrap_or_else(PoisonError::into_inner);
+        let namespaces = self.namespaces.read();
         match namespaces.get(name) {
             None if namespaces.len() == MAX_NAMESPACES => namespaces.get(OTHERS).cloned(),
             found => found.cloned(),
@@ -231,7 +233,7 @@ impl CheckCache {
         if let Some(known) = self.known_namespace(name) {
             return known;
         }
-        let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut namespaces = self.namespaces.write();
         let name = if namespaces.len() < MAX_NAMESPACES - 1 { name } else { OTHERS };
         let tenant = namespaces.len();
         let added = || Arc::new(Namespace { tenant, signatures: RwLock::default() });
@@ -244,7 +246,7 @@ const OTHERS: &str = "*";
 
 impl Namespace {
     fn signatures(&self) -> Arc<Signatures> {
-        self.signatures.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.signatures.read().clone()
     }
 
     /// Returns the signature of references; adds it if it is new.
@@ -252,7 +254,7 @@ impl Namespace {
         if let Some(known) = self.signatures().find(references, bag.vocabulary()) {
             return Some(known);
         }
-        let mut signatures = self.signatures.write().unwrap_or_else(PoisonError::into_inner);
+        let mut signatures = self.signatures.write();
         if let Some(known) = signatures.find(references, bag.vocabulary()) {
             return Some(known);
         }

@@ -1,10 +1,9 @@
 //! The entries of a cache, bounded in bytes and in number. moka has bounds, too, but no shares of tenants
 //! (docs/decisions/0015-check-cache.md).
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
 
 use mixer_adapter_core::framework::digest::Digest;
 
@@ -65,7 +64,7 @@ impl<V: Clone> Store<V> {
 
     fn with<T>(&self, key: &Digest, act: impl FnOnce(&mut Shard<V>) -> T) -> T {
         let shard = &self.shards[key.bits() as usize % self.shards.len()];
-        act(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut shard.lock())
     }
 
     pub(super) fn get(&self, key: &Digest) -> Option<V> {
@@ -112,14 +111,14 @@ impl<V: Clone> Store<V> {
 
     /// The number of entries, and their bytes.
     pub(super) fn size(&self) -> (usize, usize) {
-        let shards = self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner));
+        let shards = self.shards.iter().map(|shard| shard.lock());
         shards.fold((0, 0), |(entries, bytes), shard| (entries + shard.entries.len(), bytes + shard.bytes))
     }
 
     /// Removes all entries.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             *shard = Shard { entries: HashMap::new(), tenants: Vec::new(), bytes: 0 };
         }
     }

@@ -251,7 +251,7 @@ async fn the_number_of_signatures_and_of_namespaces_is_bounded() {
         cache.put_for(&name, &request, &references(&request), &answer(5, 100), 0);
         assert!(cache.find(&name, &request).is_ok());
     }
-    assert_eq!(cache.namespaces.read().unwrap().len(), MAX_NAMESPACES);
+    assert_eq!(cache.namespaces.read().len(), MAX_NAMESPACES);
 }
 
 #[tokio::test(start_paused = true)]

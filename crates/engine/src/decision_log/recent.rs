@@ -3,11 +3,13 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// Maximum size of the decisions in bytes.
 const MAX_BYTES: usize = 1 << 20;
@@ -71,7 +73,7 @@ impl RecentDecisions {
 
     fn read_at(&self, after: u64, now: Duration) -> String {
         self.watched_until.store(millis(now + WATCHED), Relaxed);
-        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.lock();
         let Ring { decisions, added, skipped, .. } = &*ring;
         let (added, skipped) = (*added, *skipped);
         let first = added - decisions.len() as u64;
@@ -106,7 +108,7 @@ impl RecentDecisions {
 
     fn admit_at(&self, id: Option<&str>, now: Duration) -> bool {
         let watched_until = self.watched_until.load(Relaxed);
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring.lock();
         if watched_until < millis(now) {
             // Unless it was read meanwhile.
             if self.watched_until.compare_exchange(watched_until, 0, Relaxed, Relaxed).is_ok() {
@@ -131,7 +133,7 @@ impl RecentDecisions {
 
     /// Adds a line, which replaces the oldest ones.
     pub(super) fn add(&self, id: &str, line: &[u8]) {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring.lock();
         ring.add(id, line);
     }
 }
@@ -220,7 +222,7 @@ mod tests {
         let shown = read["decisions"].as_array().unwrap().len();
         assert!(read.to_string().len() <= MAX_BYTES && shown > 90, "{shown}");
         assert_eq!(read["missed"].as_u64().unwrap() as usize, count - shown);
-        let ring = recent.ring.lock().unwrap();
+        let ring = recent.ring.lock();
         assert_eq!(ring.ids.keys().map(|id| &**id).collect::<Vec<_>>(), ["x"]);
         assert_eq!(ring.bytes, ring.decisions.iter().map(Decision::size).sum::<usize>());
     }

@@ -4,10 +4,12 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_engine::attribute::StringMap;
 use prost_types::{Struct, value::Kind};
@@ -109,7 +111,7 @@ impl LogSender {
     ) -> Option<(u64, u64)> {
         let Connections { bytes, hasher, count } = &self.connections;
         let id = hasher.hash_one(id);
-        let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = bytes.lock();
         let before = match is_closed {
             true => bytes.remove(&id).inspect(|_| count.release(1)).unwrap_or_default(),
             false if bytes.contains_key(&id) || count.acquire() => {
@@ -123,7 +125,7 @@ impl LogSender {
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        let bytes = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.get_mut();
         self.count.release(bytes.len());
     }
 }

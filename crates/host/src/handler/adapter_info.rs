@@ -90,9 +90,10 @@ pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     for name in names {
         let name = name.as_ref();
         let separator = if list.is_empty() { "" } else { ", " };
-        match list.len() + name.len() <= MAX_LIST {
-            true => list.push_str(&format!("{separator}`{name}`")),
-            false => omitted += 1,
+        if list.len() + name.len() <= MAX_LIST {
+            list.push_str(&format!("{separator}`{name}`"))
+        } else {
+            omitted += 1
         }
     }
     match (list.is_empty(), omitted) {

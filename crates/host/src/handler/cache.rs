@@ -4,17 +4,17 @@
 //! one burst. A policy by frequency alone, such as moka's TinyLFU, does not do that here: its counts start when the cache is
 //! half full and are halved by the lookups of foreign configurations.
 
+use parking_lot::{Mutex, RwLock};
+use prost::bytes::Bytes;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
     sync::{
-        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
-
-use prost::bytes::Bytes;
 
 use super::Handler;
 
@@ -125,14 +125,6 @@ impl Usage {
 }
 
 impl Shelf {
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<Bytes, Entry>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Bytes, Entry>> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn amounts(&self) -> (usize, usize) {
         (self.handlers.load(Relaxed), self.bytes.load(Relaxed))
     }
@@ -144,7 +136,7 @@ impl Shelf {
     }
 
     fn insert(&self, config: Bytes, entry: Entry) -> Option<Arc<Handler>> {
-        let mut entries = self.write();
+        let mut entries = self.entries.write();
         let added = entry.bytes;
         let replaced = entries.insert(config, entry);
         self.recount(&entries, added, replaced.as_ref().map_or(0, |entry| entry.bytes));
@@ -153,7 +145,7 @@ impl Shelf {
 
     /// Removes an entry that was inserted at this position.
     fn evict(&self, config: &Bytes, order: u64) -> Option<Arc<Handler>> {
-        let mut entries = self.write();
+        let mut entries = self.entries.write();
         if entries.get(config)?.order != order {
             return None;
         }
@@ -164,7 +156,7 @@ impl Shelf {
     }
 
     fn clear(&self) -> HashMap<Bytes, Entry> {
-        let mut entries = self.write();
+        let mut entries = self.entries.write();
         let cleared = std::mem::take(&mut *entries);
         self.handlers.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
@@ -186,7 +178,7 @@ impl HandlerCache {
     }
 
     pub(super) fn get(&self, adapter: usize, config: &[u8]) -> Option<Arc<Handler>> {
-        let entries = self.shelves[adapter].read();
+        let entries = self.shelves[adapter].entries.read();
         let entry = entries.get(config)?;
         entry.usage.record(self.now());
         Some(entry.handler.clone())
@@ -225,6 +217,7 @@ impl HandlerCache {
         let now = self.now();
         for shelf in &self.shelves {
             let expired: Vec<_> = shelf
+                .entries
                 .read()
                 .iter()
                 .filter(|(_, entry)| entry.usage.idle(now) > idle)
@@ -254,7 +247,7 @@ impl HandlerCache {
 
     /// Evicts the handlers with the lowest ranks, of adapters that use more than their share.
     fn make_room(&self) {
-        let _evicting = self.evicting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _evicting = self.evicting.lock();
         let (mut handlers, mut bytes) = self.amounts();
         if self.capacity.holds(handlers, bytes) {
             return;
@@ -267,7 +260,7 @@ impl HandlerCache {
         for (index, shelf) in self.shelves.iter().enumerate() {
             let (handlers, bytes) = shelf.amounts();
             if !share.holds(handlers, bytes) {
-                lowest.extend(shelf.read().iter().map(|(config, entry)| {
+                lowest.extend(shelf.entries.read().iter().map(|(config, entry)| {
                     Reverse((entry.usage.rank(now), entry.order, entry.bytes, index, config.clone()))
                 }));
             }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Connections whose openings took the same number of these have used as much as each other.
@@ -135,7 +136,7 @@ impl OpeningQueue {
     /// Waits for the turn of an opening of a connection.
     pub(super) async fn wait(&self, connection: u64) -> Option<Opening> {
         let (turn, next) = oneshot::channel();
-        self.queue().add(connection, turn, Instant::now());
+        self.0.lock().add(connection, turn, Instant::now());
         self.begin();
         next.await.ok()
     }
@@ -143,21 +144,17 @@ impl OpeningQueue {
     /// Begins as many openings as can.
     fn begin(&self) {
         loop {
-            let Some((connection, turn)) = self.queue().next() else { return };
+            let Some((connection, turn)) = self.0.lock().next() else { return };
             // Ends at once if nobody waits for it any more.
             drop(turn.send(Opening { queue: self.clone(), connection, began: Instant::now() }));
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
         let now = Instant::now();
-        self.queue.queue().end(self.connection, now.duration_since(self.began), now);
+        self.queue.0.lock().end(self.connection, now.duration_since(self.began), now);
         self.queue.begin();
     }
 }
@@ -279,6 +276,6 @@ mod tests {
         abandoned.abort();
         drop(first);
         assert!(queue.wait(3).await.is_some());
-        assert_eq!(queue.queue().free, 1);
+        assert_eq!(queue.0.lock().free, 1);
     }
 }

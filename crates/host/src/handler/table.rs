@@ -1,13 +1,13 @@
 //! The table of handlers: opens each configuration once, and shares the handler.
 
+use moka::sync::Cache;
+use parking_lot::Mutex;
+use prost::bytes::Bytes;
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
-
-use moka::sync::Cache;
-use prost::bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::{
@@ -137,9 +137,10 @@ impl HandlerTable {
 
     /// Checks that a call or a session may configure an adapter.
     pub(crate) fn check_configurable(&self, adapter: &AdapterInfo) -> Result<(), CallError> {
-        match self.access.may_configure(adapter.name) {
-            true => Ok(()),
-            false => Err(CallError::NotInCalls { adapter: adapter.name }),
+        if self.access.may_configure(adapter.name) {
+            Ok(())
+        } else {
+            Err(CallError::NotInCalls { adapter: adapter.name })
         }
     }
 
@@ -176,23 +177,19 @@ impl HandlerTable {
 
     /// Returns the number of open handlers.
     pub fn live_count(&self) -> usize {
-        self.open_handlers().count()
+        self.open.lock().count()
     }
 
     /// Evicts idle handlers. Called periodically, because an idle cache does not evict by itself.
     pub fn sweep(&self) {
         self.cache.sweep();
-        self.open_handlers().sweep();
+        self.open.lock().sweep();
         self.states.sweep(Instant::now());
     }
 
     /// Empties the cache. Handlers that nothing else holds are closed.
     pub fn clear(&self) {
         self.cache.clear();
-    }
-
-    fn open_handlers(&self) -> MutexGuard<'_, OpenHandlers> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Decodes and encodes a configuration with the adapter's types, which makes its bytes canonical.
@@ -295,11 +292,12 @@ impl HandlerTable {
         // Handlers with different rights are not shared.
         let rights: &[u8] = if access.is_limited() { b"limited" } else { b"" };
         let digest = Digest::of([adapter.name.as_bytes(), &config, rights]);
-        let entry = self.open_handlers().entry(digest);
+        let entry = self.open.lock().entry(digest);
         // Without retention, a handler does not even continue with the state of one that is being closed.
-        let states = match self.state_limits.time.is_zero() {
-            true => Arc::new(RetainedStates::new(self.state_limits)),
-            false => self.states.clone(),
+        let states = if self.state_limits.time.is_zero() {
+            Arc::new(RetainedStates::new(self.state_limits))
+        } else {
+            self.states.clone()
         };
         let opening = Opening {
             opener,

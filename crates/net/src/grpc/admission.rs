@@ -1,9 +1,10 @@
+use bytes::Bytes;
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
-use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
@@ -135,11 +136,12 @@ impl Admitted {
                 self.bytes.fetch_sub(bytes, Relaxed);
                 return Err(refusal);
             }
-            let mut large = self.large();
+            let mut large = self.large.lock();
             large.bytes += added;
-            match large.evicted {
-                true => self.connection.add_evicted_bytes(added),
-                false => self.connection.add_bytes(added),
+            if large.evicted {
+                self.connection.add_evicted_bytes(added)
+            } else {
+                self.connection.add_bytes(added)
             }
         }
         Ok(())
@@ -159,17 +161,14 @@ impl Admitted {
     fn release_large(&self, bytes: usize) {
         if bytes > 0 {
             self.pools.memory.release(bytes);
-            let mut large = self.large();
+            let mut large = self.large.lock();
             large.bytes -= bytes;
-            match large.evicted {
-                true => self.connection.remove_evicted_bytes(bytes),
-                false => self.connection.remove_bytes(bytes),
+            if large.evicted {
+                self.connection.remove_evicted_bytes(bytes)
+            } else {
+                self.connection.remove_bytes(bytes)
             }
         }
-    }
-
-    fn large(&self) -> MutexGuard<'_, LargeBytes> {
-        self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place for a call that the client has not sent completely.
@@ -213,7 +212,7 @@ impl Admitted {
 impl GiveWay for Admitted {
     /// Makes its bytes count as about to be released, and no longer as those of its connection.
     fn give_way(&self) {
-        let mut large = self.large();
+        let mut large = self.large.lock();
         if !std::mem::replace(&mut large.evicted, true) {
             self.connection.remove_bytes(large.bytes);
             self.connection.add_evicted_bytes(large.bytes);

@@ -466,8 +466,9 @@ fn check_protocol(method: &Method, headers: &CallHeaders<'_>) -> Result<(), Resp
 
 /// The error of a call that another worker did not finish.
 fn aborted(error: &JoinError) -> Status {
-    match error.is_panic() {
-        true => Status::internal("the call panicked"),
-        false => Status::unavailable("the server is shutting down"),
+    if error.is_panic() {
+        Status::internal("the call panicked")
+    } else {
+        Status::unavailable("the server is shutting down")
     }
 }

@@ -1,11 +1,12 @@
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -54,16 +55,12 @@ impl OpenStream {
     pub(super) fn register(self: &Arc<Self>) -> (Registered, oneshot::Receiver<Limit>) {
         self.connection.register(Stage::Waiting, self.clone())
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl GiveWay for OpenStream {
     fn give_way(&self) {
         self.call.give_way();
-        *self.state() = State::Evicted(self.connection.add_unwritten());
+        *self.state.lock() = State::Evicted(self.connection.add_unwritten());
         self.open.cancel();
     }
 }
@@ -71,7 +68,7 @@ impl GiveWay for OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.open.cancel();
-        if let State::Evicted(period) = *self.state() {
+        if let State::Evicted(period) = *self.state.lock() {
             self.connection.set_written(period);
         }
     }

@@ -126,9 +126,10 @@ impl<B> StreamMessages<B> {
         for (compressed, message) in rest.by_ref() {
             let start = plain.len();
             plain.put_bytes(0, PREFIX);
-            match compressed {
-                true => self.decompress(message, &mut plain)?,
-                false => plain.extend_from_slice(message),
+            if compressed {
+                self.decompress(message, &mut plain)?
+            } else {
+                plain.extend_from_slice(message)
             }
             let length = plain.len() - start - PREFIX;
             self.set_longest(PREFIX + length)?;

@@ -1,8 +1,6 @@
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The number of tokens with a wrong signature that a connection may show at once, and the time after which it may show one more.
@@ -20,18 +18,14 @@ impl RefusedTokens {
     /// Returns whether another token may be verified.
     pub(crate) fn admits_another(&self) -> bool {
         let left =
-            self.lock().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+            self.0.lock().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         left <= REFUSED_INTERVAL * (MAX_REFUSED - 1)
     }
 
     /// Counts a token that was refused.
     pub(crate) fn count(&self) {
         let now = Instant::now();
-        let mut until = self.lock();
+        let mut until = self.0.lock();
         *until = Some(until.map_or(now, |until| until.max(now)) + REFUSED_INTERVAL);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

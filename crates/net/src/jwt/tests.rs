@@ -279,9 +279,12 @@ async fn a_file_that_is_empty_or_missing_admits_nobody_after_ten_seconds() {
     let token = issuer.issue(&mixer());
     let fixture = Fixture::of(&issuer);
     for is_missing in [false, true] {
-        let clear = || match is_missing {
-            true => fs::remove_file(fixture.directory.path().join("jwks.json")).unwrap(),
-            false => fixture.replace(""),
+        let clear = || {
+            if is_missing {
+                fs::remove_file(fixture.directory.path().join("jwks.json")).unwrap()
+            } else {
+                fixture.replace("")
+            }
         };
         clear();
         fixture.verifier.reload();

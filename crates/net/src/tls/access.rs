@@ -1,14 +1,14 @@
+use parking_lot::Mutex;
+use serde::Deserialize;
 use std::{
     collections::BTreeSet,
     error::Error,
     fmt,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
-
-use serde::Deserialize;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -111,7 +111,7 @@ impl Access {
         let state = State { list, last_checked: None, last_logged: String::new(), refusals: None };
         let access = Self { settings, state: Mutex::new(state) };
         access.reload();
-        if access.lock().list.is_closed() {
+        if access.state.lock().list.is_closed() {
             tracing::warn!(
                 "the access list is empty, so every peer is refused; allow SANs with --mcp-allow or --mcp-allow-file"
             );
@@ -125,10 +125,10 @@ impl Access {
     /// UNAUTHENTICATED, with the reason.
     pub fn check(&self, peer: Option<&Identity>) -> Result<(), Status> {
         let fresh = |last: &Instant| last.elapsed() < DEBOUNCE;
-        if self.settings.file.is_some() && !self.lock().last_checked.as_ref().is_some_and(fresh) {
+        if self.settings.file.is_some() && !self.state.lock().last_checked.as_ref().is_some_and(fresh) {
             self.reload();
         }
-        let list = self.lock().list.clone();
+        let list = self.state.lock().list.clone();
         list.check(peer).inspect_err(|reason| self.log_refusal(reason, peer))
     }
 
@@ -144,7 +144,7 @@ impl Access {
     fn reload(&self) {
         let Some(path) = &self.settings.file else { return };
         let read = read(path);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last_checked = Some(Instant::now());
         let fault = read.as_ref().err().map(ToString::to_string).unwrap_or_default();
         // A missing file is an empty list; any other fault leaves the former list in use.
@@ -154,9 +154,10 @@ impl Access {
             read => read.ok(),
         };
         if let Some(File { allowed, isblacklist }) = list {
-            state.list = Arc::new(match isblacklist {
-                true => AccessList::deny(allowed),
-                false => AccessList::allow(allowed.iter().chain(&self.settings.allow)),
+            state.list = Arc::new(if isblacklist {
+                AccessList::deny(allowed)
+            } else {
+                AccessList::allow(allowed.iter().chain(&self.settings.allow))
             });
         }
         if !fault.is_empty() && fault != state.last_logged {
@@ -167,7 +168,7 @@ impl Access {
 
     /// Logs refusals once in [`LOG_INTERVAL`], with their number.
     fn log_refusal(&self, reason: &Status, peer: Option<&Identity>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match &mut state.refusals {
             Some((last, since)) if last.elapsed() < LOG_INTERVAL => *since += 1,
             refusals => {
@@ -177,10 +178,6 @@ impl Access {
                 *refusals = Some((Instant::now(), 0));
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -79,9 +79,10 @@ impl ClientOptions {
             system_roots: false,
             authorities: Some(authorities),
             identity: Some(KeyPair { certificate, key }),
-            server: match servers.is_empty() {
-                true => ServerIdentity::DialedName,
-                false => ServerIdentity::AnyOf(servers),
+            server: if servers.is_empty() {
+                ServerIdentity::DialedName
+            } else {
+                ServerIdentity::AnyOf(servers)
             },
         }
     }

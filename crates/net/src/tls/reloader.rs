@@ -1,11 +1,6 @@
-use std::{
-    convert::Infallible,
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{self, Instant};
 
 use super::{TlsError, TlsFile, materials::TlsMaterials};
@@ -49,13 +44,13 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
         let mut last_logged = String::new();
         loop {
             let fresh = |state: &&State<T>| state.last_checked.elapsed() < self.debounce;
-            if let Some(state) = self.lock().as_ref().filter(fresh) {
+            if let Some(state) = self.state.lock().as_ref().filter(fresh) {
                 return state.config.clone();
             }
             let reloader = self.clone();
             // Fails only while the runtime shuts down.
             let checked = tokio::task::spawn_blocking(move || reloader.check()).await;
-            if let Some(state) = &*self.lock() {
+            if let Some(state) = &*self.state.lock() {
                 return state.config.clone();
             }
             if let Ok(Err(error)) = checked {
@@ -80,12 +75,12 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
     /// Reads the files, and uses them if they changed. Fails only while none were usable yet.
     pub(super) fn check(&self) -> Result<(), TlsError> {
         let changed = TlsMaterials::read(&self.files).and_then(|materials| {
-            if self.lock().as_ref().is_some_and(|state| state.materials == materials) {
+            if self.state.lock().as_ref().is_some_and(|state| state.materials == materials) {
                 return Ok(None);
             }
             (self.build)(&materials).map(|config| Some((materials, Arc::new(config))))
         });
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(state) = &mut *state else {
             if let Some((materials, config)) = changed? {
                 let last_checked = Instant::now();
@@ -114,10 +109,6 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
             }
         }
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<State<T>>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

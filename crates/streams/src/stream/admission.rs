@@ -1,14 +1,15 @@
+use http::Extensions;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     future::pending,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use http::Extensions;
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
@@ -154,7 +155,7 @@ impl Admission {
 
     /// Takes a place in the queue. If there are as many streams as may be, a stream of a connection that has more gives way.
     fn queue(&self, others: usize) -> Option<(TakenPlace, oneshot::Receiver<oneshot::Receiver<Infallible>>)> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let free = self.free.clone().try_acquire_owned().ok();
         let permit = free.or_else(|| queue.displace_waiting(others)).or_else(|| {
             let permit = queue.displace_open(others)?;
@@ -175,7 +176,7 @@ impl Admission {
             if let Some(at) = rate.wait(Instant::now().into_std()) {
                 tokio::time::sleep_until(at.into()).await;
             }
-            if !lock(&self.queue).admit_next() {
+            if !self.queue.lock().admit_next() {
                 return pending().await;
             }
             rate.take(Instant::now().into_std());
@@ -234,14 +235,10 @@ impl Queue {
 
 impl Drop for TakenPlace {
     fn drop(&mut self) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         queue.waiting.remove(&self.place);
         queue.open.remove(&self.place);
     }
-}
-
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -345,7 +342,7 @@ mod tests {
         assert!(tokio::time::timeout(EVERY, first.gave_way()).await.is_err(), "it stays");
         drop((open, honest));
         assert_eq!(admission.free.available_permits(), 3);
-        assert!(lock(&admission.queue).open.is_empty());
+        assert!(admission.queue.lock().open.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,13 +1,6 @@
 //! Metrics of configuration streams, under the names of Istio's own (docs/behaviour/mcp.md#metrics).
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-    },
-};
-
+use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
@@ -15,6 +8,10 @@ use prometheus_client::{
     registry::Unit,
 };
 use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
 use tonic::Code;
 
 use mixer_adapter_core::framework::status::status_name;
@@ -121,7 +118,7 @@ impl StreamMetrics {
 
     /// Counts a received message and its size in bytes.
     pub(crate) fn received(&self, collection: &str, bytes: usize) {
-        let mut series = self.lock();
+        let mut series = self.series.lock();
         let collection = series_of(&series.sizes, collection);
         let sizes = series.sizes.entry(collection).or_default();
         let bytes = bytes as u64;
@@ -132,7 +129,7 @@ impl StreamMetrics {
 
     /// Counts an accepted push.
     pub(crate) fn acked(&self, collection: &str) {
-        let mut series = self.lock();
+        let mut series = self.series.lock();
         let collection = series_of(&series.acks, collection);
         *series.acks.entry(collection).or_default() += 1;
     }
@@ -140,7 +137,7 @@ impl StreamMetrics {
     /// Counts a refused push. Codes that gRPC does not define count as UNKNOWN.
     pub(crate) fn nacked(&self, collection: &str, code: i32) {
         let code = Code::from_i32(code) as i32;
-        let mut series = self.lock();
+        let mut series = self.series.lock();
         let known = |name: &str| series.nacks.contains_key(&(name.to_owned(), code));
         let fits = collection.len() <= LONGEST && (known(collection) || series.nacks.len() < MAX_SERIES);
         let name = if fits { collection } else { OTHERS };
@@ -149,7 +146,7 @@ impl StreamMetrics {
 
     /// Counts a request for a type of version 2 of Envoy's API, by the type URL and the id of the client.
     pub(super) fn requested_v2(&self, type_url: &str, client: &str) {
-        let mut series = self.lock();
+        let mut series = self.series.lock();
         let key = (type_url.to_owned(), client.to_owned());
         let fits = type_url.len() <= LONGEST && client.len() <= LONGEST;
         let fits = fits && (series.v2.contains_key(&key) || series.v2.len() < MAX_SERIES);
@@ -164,32 +161,28 @@ impl StreamMetrics {
             client: client.clone(),
             requests: *requests,
         };
-        self.lock().v2.iter().map(requests).collect()
+        self.series.lock().v2.iter().map(requests).collect()
     }
 
     /// Counts a message that could not be sent.
     pub(crate) fn not_sent(&self, code: Code) {
-        *self.lock().unsent.entry(code as i32).or_default() += 1;
+        *self.series.lock().unsent.entry(code as i32).or_default() += 1;
     }
 
     /// Counts a stream that ended with an error.
     pub(crate) fn not_received(&self, code: Code) {
-        *self.lock().unreceived.entry(code as i32).or_default() += 1;
+        *self.series.lock().unreceived.entry(code as i32).or_default() += 1;
     }
 
     /// Returns whether there was a stream or a request.
     fn is_used(&self) -> bool {
-        let series = self.lock();
+        let series = self.series.lock();
         self.streams.load(Relaxed) > 0
             || self.refused.load(Relaxed) > 0
             || !(series.v2.is_empty()
                 && series.sizes.is_empty()
                 && series.unsent.is_empty()
                 && series.unreceived.is_empty())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Series> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -264,11 +257,11 @@ impl Collector for McpMetrics {
         }
         let help = "Sizes of messages that arrived: pushes at a sink, requests at a source";
         let name = "istio_mcp_message_sizes";
-        if sides.iter().any(|side| !side.lock().sizes.is_empty()) {
+        if sides.iter().any(|side| !side.series.lock().sizes.is_empty()) {
             let mut sizes =
                 encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Histogram)?;
             for side in &sides {
-                for (collection, of_collection) in &side.lock().sizes {
+                for (collection, of_collection) in &side.series.lock().sizes {
                     let labels = [("component", side.component), ("collection", collection)];
                     of_collection.encode(sizes.encode_family(&labels)?)?;
                 }
@@ -325,8 +318,10 @@ fn counters(
     help: &str,
     of: impl Fn(&Series) -> Vec<Counted>,
 ) -> Encoded {
-    let counted: Vec<_> =
-        sides.iter().flat_map(|side| of(&side.lock()).into_iter().map(|one| (side.component, one))).collect();
+    let counted: Vec<_> = sides
+        .iter()
+        .flat_map(|side| of(&side.series.lock()).into_iter().map(|one| (side.component, one)))
+        .collect();
     if counted.is_empty() {
         return Ok(());
     }
@@ -356,7 +351,7 @@ mod tests {
             TRIED.requested_v2(&name, "node");
         }
         TRIED.acked(&"x".repeat(LONGEST + 1));
-        let series = TRIED.lock();
+        let series = TRIED.series.lock();
         // All names with series of their own, and the one for the rest, which has at most one series per code.
         assert_eq!((series.sizes.len(), series.acks.len()), (MAX_SERIES + 1, MAX_SERIES + 1));
         assert!(series.nacks.len() <= MAX_SERIES + 17, "{}", series.nacks.len());
@@ -371,7 +366,7 @@ mod tests {
         for bytes in [0, 1, 2, 4, 5, 1 << 30, (1 << 30) + 1] {
             SIZED.received("c", bytes);
         }
-        let sizes = SIZED.lock().sizes["c"].clone();
+        let sizes = SIZED.series.lock().sizes["c"].clone();
         assert_eq!(sizes.buckets[..4], [2, 2, 1, 0]);
         assert_eq!(sizes.buckets[15..], [1, 1]);
     }

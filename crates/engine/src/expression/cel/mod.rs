@@ -12,13 +12,6 @@ mod translate;
 mod types;
 mod values;
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    fmt, io, mem,
-    sync::{Arc, Mutex, PoisonError},
-};
-
 use cel::{
     Context, Env, ExecutionError, Value,
     common::{
@@ -28,8 +21,10 @@ use cel::{
     },
     parser::PrattParser,
 };
+use parking_lot::Mutex;
 use prost_types::Timestamp;
 use regex::Regex;
+use std::{borrow::Cow, collections::HashMap, fmt, io, mem, sync::Arc};
 
 use self::{
     check::Checker,
@@ -226,8 +221,8 @@ impl Program {
                 Err(error) => Err(self.error(error)),
             }
         };
-        *reads = mem::take(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
-        let error = resolver.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *reads = mem::take(&mut shared.lock());
+        let error = resolver.error.into_inner();
         error.map_or(value, Err)
     }
 

@@ -1,7 +1,5 @@
 //! Resolves the names of a CEL expression to attributes.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use cel::{
     common::{
         types::{CelBool, CelDouble, CelDuration, CelInt, CelNull, CelString, CelTimestamp},
@@ -10,8 +8,10 @@ use cel::{
     context::VariableResolver,
 };
 use chrono::{DateTime, FixedOffset};
+use parking_lot::Mutex;
 use prost_types::Timestamp;
 use regex::Regex;
+use std::sync::Arc;
 
 use super::values::{FormattedStr, IpValue, MapRecorder, MapValue, PatternValue, SharedReads, StepCounter};
 use crate::{
@@ -59,10 +59,10 @@ impl VariableResolver for Resolver<'_> {
 impl<'a> Resolver<'a> {
     /// Reads an attribute unless an earlier read failed.
     fn read(&self, attribute: &Attribute) -> Option<&'a AttributeValue> {
-        if self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if self.error.lock().is_some() {
             return None;
         }
-        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.reads.lock();
         self.attributes.read(attribute.slot(), &mut reads)
     }
 
@@ -73,7 +73,7 @@ impl<'a> Resolver<'a> {
             Some(value) => match self.typed(declared, value, attribute.slot()) {
                 Some(value) => value,
                 None => {
-                    let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut error = self.error.lock();
                     error.get_or_insert_with(|| attribute.wrong_type(value.kind()));
                     Box::new(CelNull)
                 }

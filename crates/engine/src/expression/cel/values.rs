@@ -1,13 +1,5 @@
 //! Values of types that CEL does not have: those of Mixer's attributes.
 
-use std::{
-    any::Any,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
-};
-
 use bytes::Bytes;
 use cel::{
     ExecutionError,
@@ -17,7 +9,15 @@ use cel::{
         value::{CowVal, StaticVal, Val},
     },
 };
+use parking_lot::Mutex;
 use regex::Regex;
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use crate::{
     attribute::{AttributeValue, Reads, StringMap},
@@ -60,7 +60,7 @@ impl MapRecorder {
     }
 
     fn record_key(&self, key: &Arc<str>, present: bool) {
-        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reads = self.reads.lock();
         if !self.is_by_key.swap(true, Relaxed) {
             reads.record_by_key(self.slot);
         }
@@ -102,7 +102,7 @@ impl MapValue {
     pub(crate) fn read(&self) -> StringMap {
         if let Some(MapRecorder { slot, reads, .. }) = self.recorder.as_deref() {
             let map = AttributeValue::StringMap(self.entries.clone());
-            reads.lock().unwrap_or_else(PoisonError::into_inner).record(*slot, Some(&map));
+            reads.lock().record(*slot, Some(&map));
         }
         self.entries.clone()
     }

@@ -1,9 +1,7 @@
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-
 use futures_util::{FutureExt as _, future::Shared};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
 
@@ -51,7 +49,7 @@ impl<T: Clone + Send + Sync + 'static> Refreshing<T> {
         F: Future<Output = Result<Cached<T>, Status>> + Send + 'static,
     {
         let (old, making) = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let now = Instant::now();
             let mut wait = true;
             let mut old = None;
@@ -83,7 +81,7 @@ impl<T: Clone + Send + Sync + 'static> Refreshing<T> {
         let (state, backoff) = (self.state.clone(), self.backoff);
         let task = self.runtime.spawn(async move {
             let made = work.await;
-            let mut state = lock(&state);
+            let mut state = state.lock();
             state.making = None;
             match made {
                 Ok(cached) => {
@@ -101,10 +99,6 @@ impl<T: Clone + Send + Sync + 'static> Refreshing<T> {
             async move { task.await.unwrap_or_else(|_| Err(Status::unavailable("the program is ending"))) };
         (Box::pin(made) as BoxFuture<'static, _>).shared()
     }
-}
-
-fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

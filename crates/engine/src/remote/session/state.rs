@@ -1,7 +1,7 @@
-use std::sync::{Arc, Mutex, PoisonError};
-
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prost::Message as _;
+use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -84,20 +84,16 @@ impl Renewals {
     }
 
     pub(super) fn may_begin(&self) -> bool {
-        self.lock().1 <= Instant::now()
+        self.0.lock().1 <= Instant::now()
     }
 
     /// Delays the next renewal: the call was NOT_FOUND with the new session, too.
     pub(super) fn failed(&self) {
-        let (delays, not_before) = &mut *self.lock();
+        let (delays, not_before) = &mut *self.0.lock();
         *not_before = Instant::now() + delays.next_delay();
     }
 
     pub(super) fn succeeded(&self) {
-        self.lock().0.reset();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Delays, Instant)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().0.reset();
     }
 }

@@ -13,10 +13,12 @@ mod room;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
+
+use parking_lot::RwLock;
 
 use self::{
     claims::{Claims, StoredSession},
@@ -72,14 +74,6 @@ fn claim_bytes(session: &Session) -> usize {
 }
 
 impl MemoryStore {
-    fn read(&self) -> RwLockReadGuard<'_, Sessions> {
-        self.sessions.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Sessions> {
-        self.sessions.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn used(&self, session: &Session) -> Arc<Handler> {
         session.touch(self.clock.load(Relaxed));
         session.handler.clone()
@@ -302,7 +296,7 @@ impl SessionStore for MemoryStore {
     ) -> Result<Option<usize>, SessionLimitError> {
         // Dropped after the lock is released, because dropping a session may close its handler.
         let mut ended = Vec::new();
-        let mut sessions = self.write();
+        let mut sessions = self.sessions.write();
         let Some(stored) = sessions.by_id.get(id) else { return Ok(None) };
         if stored.made_by(caller.connection, caller.peer.as_deref()).is_none() {
             let added = Added { to: *id, sessions: 0, bytes: stored.bytes_of_next_claim() };
@@ -325,7 +319,7 @@ impl SessionStore for MemoryStore {
         let (id, bytes) = (session.id, session.bytes());
         // Dropped after the lock is released, because dropping a session may close its handler.
         let mut ended = Vec::new();
-        let mut sessions = self.write();
+        let mut sessions = self.sessions.write();
         if !sessions.by_id.contains_key(&id) {
             let added = Added { to: id, sessions: 1, bytes };
             ended = sessions.make_room(added, caller.connection, limits)?;
@@ -338,7 +332,7 @@ impl SessionStore for MemoryStore {
     }
 
     fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
-        let sessions = self.read();
+        let sessions = self.sessions.read();
         let limit = SessionLimitError::Sessions;
         let fair = sessions.holdings.amount(Owner::Connection(caller.connection), limit) + 1;
         sessions.by_id.len() < limits.sessions
@@ -346,7 +340,7 @@ impl SessionStore for MemoryStore {
     }
 
     fn release(&self, id: &SessionId, caller: &Caller) -> Release {
-        let (outcome, ended) = self.write().release(id, caller);
+        let (outcome, ended) = self.sessions.write().release(id, caller);
         // Dropped without the lock, because dropping a session may close its handler.
         drop(ended);
         outcome
@@ -354,12 +348,12 @@ impl SessionStore for MemoryStore {
 
     fn end_connection(&self, connection: u64) {
         if connection != 0 {
-            self.write().end_connection(connection);
+            self.sessions.write().end_connection(connection);
         }
     }
 
     fn handler(&self, id: &SessionId) -> Option<Arc<Handler>> {
-        Some(self.used(&self.read().by_id.get(id)?.session))
+        Some(self.used(&self.sessions.read().by_id.get(id)?.session))
     }
 
     fn find(
@@ -370,16 +364,25 @@ impl SessionStore for MemoryStore {
         peer: Option<&str>,
         lookup: SessionLookup,
     ) -> Option<Arc<Handler>> {
-        self.read().find(template, instances, connection, peer, lookup).map(|session| self.used(session))
+        self.sessions
+            .read()
+            .find(template, instances, connection, peer, lookup)
+            .map(|session| self.used(session))
     }
 
     fn expire_idle(&self) -> usize {
         let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
         let expired =
             |stored: &StoredSession| now.wrapping_sub(stored.session.used.load(Relaxed)) > STEPS_TO_EXPIRE;
-        let idle: Vec<SessionId> =
-            self.read().by_id.iter().filter(|(_, stored)| expired(stored)).map(|(id, _)| *id).collect();
-        let mut sessions = self.write();
+        let idle: Vec<SessionId> = self
+            .sessions
+            .read()
+            .by_id
+            .iter()
+            .filter(|(_, stored)| expired(stored))
+            .map(|(id, _)| *id)
+            .collect();
+        let mut sessions = self.sessions.write();
         // Checked again under the lock, because a call may have used the session meanwhile.
         let idle = idle.into_iter().filter(|id| sessions.by_id.get(id).is_some_and(expired));
         let idle: Vec<SessionId> = idle.collect();
@@ -389,13 +392,13 @@ impl SessionStore for MemoryStore {
     }
 
     fn clear(&self) -> usize {
-        let ended = std::mem::take(&mut *self.write());
+        let ended = std::mem::take(&mut *self.sessions.write());
         ended.by_id.len()
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = BTreeMap::new();
-        for stored in self.read().by_id.values() {
+        for stored in self.sessions.read().by_id.values() {
             *counts.entry(stored.session.handler.adapter().name).or_default() += 1;
         }
         counts.into_iter().collect()
@@ -403,7 +406,7 @@ impl SessionStore for MemoryStore {
 
     fn list(&self, limit: usize) -> Vec<SessionSummary> {
         let now = self.clock.load(Relaxed);
-        let sessions = self.read();
+        let sessions = self.sessions.read();
         let mut stored: Vec<&StoredSession> = sessions.by_id.values().collect();
         stored.sort_unstable_by_key(|stored| stored.session.id);
         stored.truncate(limit);

@@ -5,9 +5,11 @@ use std::{
     fs, io,
     io::Write as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use mixer_adapter_net::read_file_within;
 use prost::Message as _;
@@ -154,8 +156,7 @@ impl Writer {
                         // Ends early when no change can follow.
                         let _ = tokio::time::timeout(GATHER, closed(&mut woken)).await;
                     }
-                    let batch =
-                        std::mem::take(&mut *unwritten.lock().unwrap_or_else(PoisonError::into_inner));
+                    let batch = std::mem::take(&mut *unwritten.lock());
                     let cache = cache.clone();
                     let written = tokio::task::spawn_blocking(move || {
                         batch.values().try_for_each(|cached| cache.write(cached))
@@ -180,10 +181,7 @@ impl Writer {
             version: collection.version().to_owned(),
             resources: collection.resources().cloned().collect(),
         };
-        self.unwritten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(collection.name().clone(), cached);
+        self.unwritten.lock().insert(collection.name().clone(), cached);
         // A full channel means that a wake-up is pending.
         let _ = self.wake.try_send(());
     }

@@ -1,11 +1,8 @@
 //! Whether the streams of a sink work.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -34,14 +31,14 @@ struct State {
 
 impl Health {
     pub(super) fn opened(&self, id: StreamId) {
-        let (mut state, now) = (self.lock(), Instant::now());
+        let (mut state, now) = (self.0.lock(), Instant::now());
         state.connected = Some(now);
         state.open.insert(id, now);
     }
 
     /// Records the end of a stream. One that this side or the peer ended without an error changes nothing.
     pub(super) fn ended(&self, id: StreamId, status: Option<&Status>) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.open.remove(&id).is_some_and(|opened| opened.elapsed() >= STEADY) {
             state.error = None;
         }
@@ -57,7 +54,7 @@ impl Health {
             return;
         }
         let error = truncate(&format!("{:?}: {}", status.code(), status.message()), MAX_TEXT);
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let since = state.error.as_ref().map_or_else(unix_time, |earlier| earlier.since);
         state.error = Some(StreamError { error, since });
         state.connected = None;
@@ -65,26 +62,22 @@ impl Health {
 
     /// Forgets the error of a transport whose exchanges are independent.
     pub(crate) fn recovered(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.error = None;
         state.connected.get_or_insert_with(Instant::now);
     }
 
     /// Returns how long a stream has been open whose last exchange did not fail; `None` if there is none.
     pub(crate) fn connected_for(&self) -> Option<Duration> {
-        let state = self.lock();
+        let state = self.0.lock();
         state.connected.filter(|_| !state.open.is_empty()).map(|since| since.elapsed())
     }
 
     /// Returns the last error, unless a stream works.
     pub(crate) fn error(&self) -> Option<StreamError> {
-        let state = self.lock();
+        let state = self.0.lock();
         let works = state.open.values().any(|opened| opened.elapsed() >= STEADY);
         state.error.clone().filter(|_| !works)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,6 @@
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 use super::entry::Entries;
 
@@ -22,7 +24,7 @@ impl<T: Clone + Default> Derived<T> {
     pub(super) fn after(&self, entries: &Entries) -> Self {
         let former = match self.value.get() {
             Some(value) => Some((entries.clone(), value.clone())),
-            None => self.former.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            None => self.former.lock().clone(),
         };
         Self { value: OnceLock::new(), former: Mutex::new(former) }
     }
@@ -30,7 +32,7 @@ impl<T: Clone + Default> Derived<T> {
     /// Returns the value. On first use, `update` derives it from that of the given entries, of which there may be none.
     pub(super) fn get(&self, update: impl FnOnce(T, &Entries) -> T) -> &T {
         self.value.get_or_init(|| {
-            let former = self.former.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let former = self.former.lock().take();
             let (entries, value) = former.unwrap_or_default();
             update(value, &entries)
         })

@@ -1,11 +1,11 @@
 //! The tasks of a source: one for each stream, with a state machine of its own.
 
+use parking_lot::Mutex;
+use prost::Message as _;
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
-
-use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
@@ -99,11 +99,11 @@ impl ConfigServer {
 
     /// Returns the faults of resources that cannot be served.
     pub fn faults(&self) -> Arc<[ValidationError]> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.faults.lock().clone()
     }
 
     pub(crate) fn set_faults(&self, faults: Vec<ValidationError>) {
-        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults.into();
+        *self.faults.lock() = faults.into();
     }
 
     /// Returns whether sinks may request changes only.

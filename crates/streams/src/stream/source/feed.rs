@@ -1,5 +1,6 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 use super::{driver::ConfigServer, last_good::LastGood};
@@ -51,7 +52,7 @@ impl Feed {
         for fault in faults.iter().filter(|fault| !known.contains(fault)) {
             tracing::warn!(source = %update.source, "{fault}");
         }
-        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_good = self.last_good.lock();
         let was_stale = last_good.stale();
         for kept in last_good.apply(&update.changes, &changes, &faults) {
             // Resources that were encoded before can be encoded.

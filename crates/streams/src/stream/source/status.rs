@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::dialogue::{Event, Meaning, SinkId};
@@ -79,16 +80,12 @@ impl Registry {
 
     fn insert(&self, peer: PeerStatus, client: Option<Client>) -> Registered {
         let id = self.next.fetch_add(1, Relaxed);
-        self.lock().insert(id, peer);
+        self.peers.lock().insert(id, peer);
         Registered { id, registry: self.clone(), _client: client }
     }
 
     pub(super) fn peers(&self) -> Vec<PeerStatus> {
-        self.lock().values().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, PeerStatus>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.peers.lock().values().cloned().collect()
     }
 }
 
@@ -104,7 +101,7 @@ impl WatchStatus {
 impl Registered {
     /// Records and logs violated rules.
     pub(super) fn record_violations(&self, violations: Vec<Violation>) {
-        let mut peers = self.registry.lock();
+        let mut peers = self.registry.peers.lock();
         let Some(peer) = peers.get_mut(&self.id) else { return };
         for Violation { rule, observed, .. } in &violations {
             let observed = truncate(observed, MAX_TEXT);
@@ -115,7 +112,7 @@ impl Registered {
 
     /// Logs whether the sink has violated rules.
     pub(super) fn log_certified(&self) {
-        let peers = self.registry.lock();
+        let peers = self.registry.peers.lock();
         let Some(peer) = peers.get(&self.id) else { return };
         let violations = peer.violations.len();
         tracing::info!(peer = peer.peer, sink = peer.id, violations, "the checks of a client are complete");
@@ -123,7 +120,7 @@ impl Registered {
 
     /// Records a request, and returns the id of the sink. The reason of a refusal is logged when it changes.
     pub(super) fn record(&self, event: Event) -> String {
-        let mut peers = self.registry.lock();
+        let mut peers = self.registry.peers.lock();
         let Some(peer) = peers.get_mut(&self.id) else { return String::new() };
         if let Some(sink) = event.sink {
             (peer.id, peer.annotations) = (sink.id, sink.annotations);
@@ -169,7 +166,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.registry.lock().remove(&self.id);
+        self.registry.peers.lock().remove(&self.id);
     }
 }
 

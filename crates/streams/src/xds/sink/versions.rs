@@ -1,7 +1,9 @@
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 /// The server's versions of held resources, if those in the resources differ. They are passed from stream to stream.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +46,7 @@ impl Unanswered {
 impl Versions {
     /// Records the versions of an accepted push.
     pub(super) fn accepted(&self, push: Push) {
-        let mut collections = self.lock();
+        let mut collections = self.0.lock();
         let known = collections.entry(push.collection).or_default();
         if push.whole {
             known.clear();
@@ -64,7 +66,7 @@ impl Versions {
         collection: &str,
         held: BTreeMap<String, String>,
     ) -> BTreeMap<String, String> {
-        let mut collections = self.lock();
+        let mut collections = self.0.lock();
         let Some(known) = collections.get_mut(collection) else { return held };
         known.retain(|name, (own, _)| held.get(name) == Some(own));
         let versions = held.into_iter().map(|(name, version)| match known.get(&name) {
@@ -72,9 +74,5 @@ impl Versions {
             None => (name, version),
         });
         versions.collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

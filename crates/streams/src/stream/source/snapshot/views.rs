@@ -1,11 +1,12 @@
 //! Views of nodes on a snapshot: shared by nodes with the same view, and stored while one of them is served.
 
+use imbl::ordmap::DiffItem;
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
-use imbl::ordmap::DiffItem;
+use parking_lot::Mutex;
 
 use super::{
     super::{
@@ -54,7 +55,7 @@ impl Default for Views {
 impl Views {
     /// Returns the view of that key, or a new one that its first user builds.
     fn get(&self, key: Key, new: impl FnOnce() -> View) -> Arc<View> {
-        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.views.lock();
         if let Some(view) = views.get(&key).and_then(Weak::upgrade) {
             return view;
         }
