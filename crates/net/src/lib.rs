@@ -5,6 +5,7 @@
 //! - [`grpc::UnaryService`]: the unary path of a gRPC server, as a tower service.
 //! - [`Backoff`]: delays between attempts, with jitter.
 //! - [`Bucket`]: the state of a rate limit.
+//! - [`Shares`]: who holds how much of a limited resource, and who loses first.
 //! - [`HttpClient`]: HTTP/1.1 and TLS for requests that are rare.
 //! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
 //!
@@ -30,6 +31,7 @@ mod memory;
 mod open_files;
 mod rate;
 mod refusal_log;
+mod shares;
 mod socket;
 pub mod tls;
 mod tokens;
@@ -50,6 +52,7 @@ pub use listener::Listener;
 pub use memory::available_memory;
 pub use open_files::{max_open_files, raise_open_files};
 pub use rate::{Bucket, Rate};
+pub use shares::Shares;
 pub use socket::{ListenAddress, Stream};
 pub use tokens::{Tokens, TokensError};
 pub use workers::{OwnThread, Workers};

@@ -169,8 +169,8 @@ pub enum Release {
 /// A claim belongs to the authenticated peer that made it or, without authentication, to its connection. When the connection
 /// has ended, a claim of a peer without authentication is abandoned: any client that knows the id may remove it.
 pub trait SessionStore: Send + Sync {
-    /// Adds a claim of the caller to an existing session, and returns how many sessions ended in favour of it, as those that
-    /// [`create`](Self::create) ends. Returns `None` if the session does not exist.
+    /// Adds a claim of the caller to an existing session, and returns how many sessions ended for it, as in
+    /// [`create`](Self::create). Returns `None` if the session does not exist.
     ///
     /// # Errors
     /// The limit that the claim exceeds.
@@ -181,12 +181,12 @@ pub trait SessionStore: Send + Sync {
         limits: SessionLimits,
     ) -> Result<Option<usize>, SessionLimitError>;
 
-    /// Stores a new session with one claim. If an equal session was stored meanwhile, adds a claim to that. At a limit, connections
-    /// share the sessions: the one with the most loses its newest ones, and then its newest claims on those of others. Sessions whose connections have ended share as one, and a
-    /// session that several claim counts for one that has few. Returns how many sessions ended in favour of this one.
+    /// Stores a new session with one claim, or adds a claim to an equal session that was stored meanwhile. Returns how many sessions
+    /// ended for it. At a limit, the connection with the most sessions loses its newest claims. Sessions whose connections have
+    /// ended count as those of one connection.
     ///
     /// # Errors
-    /// The limit that the session exceeds, if its connection would then hold the most. No other session ends then.
+    /// The limit that the session exceeds, if no connection holds more than its own would. Normally no other session ends then.
     fn create(
         &self,
         session: Session,

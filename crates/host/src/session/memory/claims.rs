@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{super::Session, claim_bytes, holdings::Owner};
+use super::super::Session;
 use crate::handler::Caller;
 
 #[derive(Debug)]
@@ -13,11 +13,11 @@ pub(super) struct StoredSession {
     pub(super) abandoned: u32,
     /// The order of its newest claim.
     pub(super) order: u64,
-    /// The owner it counts for, with its order there.
-    pub(super) counted: Option<(Owner, u64)>,
+    /// Whether no open connection claims it.
+    pub(super) is_unclaimed: bool,
 }
 
-/// The claims of one owner: of a peer on a connection, or of a peer whose connections have ended.
+/// The claims of a peer on a connection, or of a peer whose connections have ended.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) connection: Option<u64>,
@@ -29,14 +29,38 @@ pub(super) struct Claims {
     pub(super) bytes: usize,
 }
 
+/// Estimates of the memory of the claims of a peer on a connection, and of the index entries of each instance, in bytes.
+const CLAIM_BYTES: usize = 96;
+const CLAIMED_INSTANCE_BYTES: usize = 64;
+
 impl StoredSession {
-    /// Returns the memory of a claim of a further peer or connection.
-    pub(super) fn bytes_of_next_claim(&self) -> usize {
-        if self.claims.is_empty() { 0 } else { claim_bytes(&self.session) }
+    pub(super) fn new(session: Session) -> Self {
+        let (session, claims) = (Arc::new(session), Vec::new());
+        Self { session, claims, abandoned: 0, order: u64::MAX, is_unclaimed: false }
     }
 
-    pub(super) fn new(session: Arc<Session>) -> Self {
-        Self { session, claims: Vec::new(), abandoned: 0, order: u64::MAX, counted: None }
+    /// Adds claims of a peer on a connection, and returns their memory in bytes.
+    pub(super) fn add(&mut self, caller: &Caller, order: u64) -> usize {
+        let instances = self.session.instances.len();
+        let bytes = if self.claims.is_empty() { 0 } else { CLAIM_BYTES + instances * CLAIMED_INSTANCE_BYTES };
+        let (connection, peer) = (Some(caller.connection), caller.peer.clone());
+        self.claims.reserve_exact(1);
+        self.claims.push(Claims { connection, peer, count: 1, order, bytes });
+        bytes
+    }
+
+    /// Abandons claims whose connection has ended. A peer that is authenticated keeps its own.
+    pub(super) fn abandon(&mut self, claims: Claims) {
+        if claims.peer.is_none() {
+            self.abandoned = self.abandoned.saturating_add(claims.count);
+            return;
+        }
+        let known =
+            self.claims.iter_mut().find(|known| known.connection.is_none() && known.peer == claims.peer);
+        match known {
+            Some(known) => known.count = known.count.saturating_add(claims.count),
+            None => self.claims.push(Claims { connection: None, bytes: 0, ..claims }),
+        }
     }
 
     pub(super) fn claims(&self) -> u64 {
@@ -52,10 +76,9 @@ impl StoredSession {
 
     /// Returns the position of claims that a caller may remove: those of its connection, or of the same peer elsewhere.
     pub(super) fn owned_by(&self, caller: &Caller) -> Option<usize> {
-        let elsewhere = || {
+        self.made_by(caller.connection, caller.peer.as_deref()).or_else(|| {
             let peer = caller.peer.as_deref()?;
             self.claims.iter().position(|claims| claims.peer.as_deref() == Some(peer))
-        };
-        self.made_by(caller.connection, caller.peer.as_deref()).or_else(elsewhere)
+        })
     }
 }

@@ -1,14 +1,6 @@
 //! Sessions in memory.
-//!
-//! | question | file |
-//! |---|---|
-//! | who claims a session | `claims.rs` |
-//! | what counts for whom | `holdings.rs` |
-//! | what ends at a limit | `room.rs` |
 
 mod claims;
-mod holdings;
-mod room;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,13 +10,10 @@ use std::{
     },
 };
 
+use mixer_adapter_net::Shares;
 use parking_lot::RwLock;
 
-use self::{
-    claims::{Claims, StoredSession},
-    holdings::{Holdings, Owner},
-    room::Added,
-};
+use self::claims::{Claims, StoredSession};
 use super::{
     Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLimitError, SessionLimits, SessionLookup,
     SessionStore, SessionSummary,
@@ -38,40 +27,47 @@ pub struct MemoryStore {
     clock: AtomicU32,
 }
 
+/// The sessions and their claims.
+///
+/// At a limit, the owner with the largest share loses its newest claim, until the sessions are within the limit. The share of an
+/// owner has every session that it claims: a session ends with its last claim, so one that several connections claim is not lost
+/// with those of a greedy one.
 #[derive(Debug, Default)]
 struct Sessions {
     by_id: HashMap<SessionId, StoredSession>,
     by_instance: InstanceIndex,
-    /// The sessions claimed on each open connection.
-    connections: HashMap<u64, ConnectionSessions>,
-    holdings: Holdings,
+    owners: HashMap<Owner, Claimed>,
+    shares: Shares<Owner>,
+    byte_shares: Shares<Owner>,
     /// The number of claims so far, which orders them.
     next_order: u64,
     /// An estimate of the memory of all sessions and claims.
     bytes: usize,
 }
 
+/// The owner of claims. Of owners with equal shares, the last one here loses first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Owner {
+    Connection(u64),
+    /// The owner of all sessions that no open connection claims.
+    Nobody,
+}
+
 /// Sessions by instance name and order of their newest claim: the newest session of an instance is the last of its range.
 type InstanceIndex = BTreeMap<(Arc<str>, u64), SessionId>;
 
+/// The sessions that one owner claims, by the order of its newest claim on each.
 #[derive(Debug, Default)]
-struct ConnectionSessions {
-    /// The sessions it claims, by the order of its newest claim on each.
-    claimed: BTreeMap<u64, SessionId>,
+struct Claimed {
+    ids: BTreeMap<u64, SessionId>,
     by_instance: InstanceIndex,
 }
 
 /// The maximum number of sessions of one instance that are searched for one with all instances of a report.
 const CANDIDATES: usize = 16;
 
-/// Estimates of the memory of the claims of a peer on a connection, and of the index entries of each instance, in bytes.
-const CLAIM_BYTES: usize = 96;
-const CLAIMED_INSTANCE_BYTES: usize = 64;
-
-/// Returns an estimate of the memory of the claims of a peer on a connection, in bytes.
-fn claim_bytes(session: &Session) -> usize {
-    CLAIM_BYTES + session.instances.len() * CLAIMED_INSTANCE_BYTES
-}
+/// The maximum number of claims that end for one addition.
+const MAX_EVICTIONS: usize = 4_096;
 
 impl MemoryStore {
     fn used(&self, session: &Session) -> Arc<Handler> {
@@ -80,184 +76,192 @@ impl MemoryStore {
     }
 }
 
-impl ConnectionSessions {
+fn add_instances(index: &mut InstanceIndex, session: &Session, order: u64) {
+    index.extend(session.instances.iter().map(|instance| ((instance.name.clone(), order), session.id)));
+}
+
+fn remove_instances(index: &mut InstanceIndex, session: &Session, order: u64) {
+    for instance in &session.instances {
+        index.remove(&(instance.name.clone(), order));
+    }
+}
+
+impl Claimed {
+    fn add(&mut self, session: &Session, order: u64) {
+        self.ids.insert(order, session.id);
+        add_instances(&mut self.by_instance, session, order);
+    }
+
     fn remove(&mut self, session: &Session, order: u64) {
-        self.claimed.remove(&order);
-        for instance in &session.instances {
-            self.by_instance.remove(&(instance.name.clone(), order));
-        }
+        self.ids.remove(&order);
+        remove_instances(&mut self.by_instance, session, order);
     }
 }
 
 impl Sessions {
     /// Adds a claim, which makes the session the newest of its instances and of its connection.
     fn acquire(&mut self, id: &SessionId, caller: &Caller) -> Option<Arc<Session>> {
-        let order = self.next_order;
+        let (order, owner) = (self.next_order, Owner::Connection(caller.connection));
         let stored = self.by_id.get_mut(id)?;
         self.next_order += 1;
-        let previous = std::mem::replace(&mut stored.order, order);
-        let counted = stored.counted;
-        let previous_of_caller = match stored.made_by(caller.connection, caller.peer.as_deref()) {
-            Some(index) => {
-                let claims = &mut stored.claims[index];
-                claims.count = claims.count.saturating_add(1);
-                Some(std::mem::replace(&mut claims.order, order))
-            }
-            None => {
-                let (connection, peer) = (Some(caller.connection), caller.peer.clone());
-                stored.claims.reserve_exact(1);
-                let bytes = stored.bytes_of_next_claim();
-                stored.claims.push(Claims { connection, peer, count: 1, order, bytes });
-                self.bytes = self.bytes.saturating_add(bytes);
-                self.holdings.add_claim(caller.connection, bytes);
-                None
-            }
-        };
         let session = stored.session.clone();
-        let own = self.connections.entry(caller.connection).or_default();
-        if let Some(previous) = previous_of_caller {
-            own.remove(&session, previous);
+        let previous = std::mem::replace(&mut stored.order, order);
+        let was_unclaimed = std::mem::take(&mut stored.is_unclaimed);
+        if let Some(index) = stored.made_by(caller.connection, caller.peer.as_deref()) {
+            let claims = &mut stored.claims[index];
+            claims.count = claims.count.saturating_add(1);
+            let former = std::mem::replace(&mut claims.order, order);
+            let claimed = self.owners.entry(owner).or_default();
+            claimed.remove(&session, former);
+            claimed.add(&session, order);
+        } else {
+            let bytes = stored.add(caller, order);
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.charge(owner, &session, order, bytes);
         }
-        own.claimed.insert(order, *id);
-        for instance in &session.instances {
-            self.by_instance.remove(&(instance.name.clone(), previous));
-            self.by_instance.insert((instance.name.clone(), order), *id);
-            own.by_instance.insert((instance.name.clone(), order), *id);
+        if was_unclaimed {
+            self.discharge(Owner::Nobody, &session, previous, 0);
         }
-        let caller = Owner::Connection(caller.connection);
-        let held = |owner| self.holdings.amount(owner, SessionLimitError::Sessions);
-        match counted {
-            // A session that several connections claim counts for one that has few.
-            Some((owner @ Owner::Connection(_), _)) if owner != caller && held(caller) + 1 >= held(owner) => {
-            }
-            _ => self.count_for(id, caller, order),
-        }
+        remove_instances(&mut self.by_instance, &session, previous);
+        add_instances(&mut self.by_instance, &session, order);
         Some(session)
+    }
+
+    /// Adds a session to the share of an owner.
+    fn charge(&mut self, owner: Owner, session: &Session, order: u64, claim_bytes: usize) {
+        self.owners.entry(owner).or_default().add(session, order);
+        self.shares.add(owner, 1);
+        self.byte_shares.add(owner, session.bytes() + claim_bytes);
+    }
+
+    fn discharge(&mut self, owner: Owner, session: &Session, order: u64, claim_bytes: usize) {
+        self.shares.remove(owner, 1);
+        self.byte_shares.remove(owner, session.bytes() + claim_bytes);
+        let Some(claimed) = self.owners.get_mut(&owner) else { return };
+        claimed.remove(session, order);
+        if claimed.ids.is_empty() {
+            self.owners.remove(&owner);
+        }
     }
 
     /// Removes one claim, and the session with its last one, which is returned with the outcome.
     fn release(&mut self, id: &SessionId, caller: &Caller) -> (Release, Option<Arc<Session>>) {
         let Some(stored) = self.by_id.get_mut(id) else { return (Release::Unknown, None) };
+        let left = stored.claims().saturating_sub(1);
         match stored.owned_by(caller) {
             Some(index) if stored.claims[index].count > 1 => stored.claims[index].count -= 1,
             Some(index) => {
                 let removed = stored.claims.swap_remove(index);
-                let session = stored.session.clone();
-                self.forget(&session, &removed);
+                self.forget(id, &removed);
             }
             None if stored.abandoned > 0 => stored.abandoned -= 1,
             None => return (Release::NotClaimed, None),
         }
-        match self.by_id.get(id).map_or(0, StoredSession::claims) {
-            0 => (Release::Released(0), self.remove(id)),
-            left => {
-                self.recount(id);
-                (Release::Released(left), None)
-            }
-        }
+        (Release::Released(left), self.settle(id))
     }
 
     /// Removes the entries of claims that were removed from a session.
-    fn forget(&mut self, session: &Session, removed: &Claims) {
-        let Some(connection) = removed.connection else { return };
-        self.forget_bytes(connection, removed.bytes);
-        let Some(own) = self.connections.get_mut(&connection) else { return };
-        own.remove(session, removed.order);
-        if own.claimed.is_empty() {
-            self.connections.remove(&connection);
+    fn forget(&mut self, id: &SessionId, removed: &Claims) {
+        self.bytes = self.bytes.saturating_sub(removed.bytes);
+        if let (Some(connection), Some(stored)) = (removed.connection, self.by_id.get(id)) {
+            let session = stored.session.clone();
+            self.discharge(Owner::Connection(connection), &session, removed.order, removed.bytes);
         }
     }
 
-    /// Subtracts the memory of claims on a connection.
-    fn forget_bytes(&mut self, connection: u64, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
-        self.holdings.remove_claim(connection, bytes);
-    }
-
-    /// Removes all claims of a connection on a session, and the session with its last one, which is returned.
-    fn withdraw(&mut self, connection: u64, id: &SessionId) -> Option<Arc<Session>> {
+    /// Charges a session that lost claims to nobody if no open connection claims it; returns it if it had no other claims.
+    fn settle(&mut self, id: &SessionId) -> Option<Arc<Session>> {
         let stored = self.by_id.get_mut(id)?;
-        let session = stored.session.clone();
-        let of_connection = |claims: &mut Claims| claims.connection == Some(connection);
-        let removed: Vec<Claims> = stored.claims.extract_if(.., of_connection).collect();
-        let is_claimed = stored.claims() > 0;
-        removed.iter().for_each(|claims| self.forget(&session, claims));
-        if !is_claimed {
+        if stored.claims() == 0 {
             return self.remove(id);
         }
-        self.recount(id);
+        if !stored.is_unclaimed && stored.claims.iter().all(|claims| claims.connection.is_none()) {
+            stored.is_unclaimed = true;
+            let (session, order) = (stored.session.clone(), stored.order);
+            self.charge(Owner::Nobody, &session, order, 0);
+        }
         None
     }
 
-    /// Makes a session count for an owner, and no longer for another one.
-    fn count_for(&mut self, id: &SessionId, owner: Owner, order: u64) {
-        let Some(stored) = self.by_id.get_mut(id) else { return };
-        let former = stored.counted.replace((owner, order));
-        if let Some((former, order)) = former {
-            self.holdings.remove(former, order, &stored.session);
-        }
-        self.holdings.add(owner, order, &stored.session);
-    }
-
-    /// Makes a session count for another owner, if the one that it counts for claims it no more.
-    fn recount(&mut self, id: &SessionId) {
-        let Some(stored) = self.by_id.get(id) else { return };
-        let mut open = stored
-            .claims
-            .iter()
-            .filter_map(|claims| Some((Owner::Connection(claims.connection?), claims.order)));
-        let counted = stored.counted.map(|(owner, _)| owner);
-        if !open.clone().any(|(owner, _)| Some(owner) == counted) {
-            let (owner, order) = open.next().unwrap_or((Owner::Unclaimed, stored.order));
-            self.count_for(id, owner, order);
-        }
-    }
-
     fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
-        let stored = self.by_id.remove(id)?;
-        let session = stored.session;
-        if let Some((owner, order)) = stored.counted {
-            self.holdings.remove(owner, order, &session);
+        let stored = self.by_id.get_mut(id)?;
+        let (claims, session) = (std::mem::take(&mut stored.claims), stored.session.clone());
+        let (order, is_unclaimed) = (stored.order, stored.is_unclaimed);
+        claims.iter().for_each(|claims| self.forget(id, claims));
+        if is_unclaimed {
+            self.discharge(Owner::Nobody, &session, order, 0);
         }
-        for claims in &stored.claims {
-            self.forget(&session, claims);
-        }
+        self.by_id.remove(id);
         self.bytes = self.bytes.saturating_sub(session.bytes());
-        for instance in &session.instances {
-            self.by_instance.remove(&(instance.name.clone(), stored.order));
-        }
+        remove_instances(&mut self.by_instance, &session, order);
         Some(session)
     }
 
+    /// Removes the newest claim of an owner. Returns the session if it ends.
+    fn evict(&mut self, owner: Owner) -> Option<Arc<Session>> {
+        let (order, id) = self.owners.get(&owner)?.ids.last_key_value()?;
+        let (order, id) = (*order, *id);
+        let stored = self.by_id.get_mut(&id)?;
+        let Some(index) =
+            stored.claims.iter().position(|claims| claims.connection.is_some() && claims.order == order)
+        else {
+            return self.remove(&id);
+        };
+        let removed = stored.claims.swap_remove(index);
+        self.forget(&id, &removed);
+        self.settle(&id)
+    }
+
+    /// Evicts claims of those that hold more than an owner, whose newest claim was added, until all are within the limits. The
+    /// sessions that end are moved to `ended`.
+    ///
+    /// # Errors
+    /// The limit, if others do not hold enough. The newest claim of the owner is evicted then.
+    fn trim(
+        &mut self,
+        owner: Owner,
+        limits: SessionLimits,
+        ended: &mut Vec<Arc<Session>>,
+    ) -> Result<(), SessionLimitError> {
+        for evictions in 0.. {
+            let bytes = self.bytes.saturating_sub(limits.bytes);
+            let sessions = self.by_id.len().saturating_sub(limits.sessions);
+            let (shares, excess, limit) = match bytes {
+                0 => (&self.shares, sessions, SessionLimitError::Sessions),
+                _ => (&self.byte_shares, bytes, SessionLimitError::Bytes),
+            };
+            if excess == 0 {
+                break;
+            }
+            let fair = shares.amount(owner);
+            match shares.heaviest(fair) {
+                Some(heaviest) if evictions < MAX_EVICTIONS && shares.can_spare(excess, fair) => {
+                    ended.extend(self.evict(heaviest));
+                }
+                _ => {
+                    ended.extend(self.evict(owner));
+                    return Err(limit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Abandons the claims of a connection that has ended.
     fn end_connection(&mut self, connection: u64) {
-        let Some(own) = self.connections.remove(&connection) else { return };
-        for id in own.claimed.into_values() {
+        let owner = Owner::Connection(connection);
+        let ids: Vec<SessionId> =
+            self.owners.get(&owner).into_iter().flat_map(|claimed| claimed.ids.values().copied()).collect();
+        for id in ids {
             let Some(stored) = self.by_id.get_mut(&id) else { continue };
-            let (mut abandoned, mut bytes) = (0_u32, 0);
-            let mut elsewhere: Vec<Claims> = Vec::new();
-            for mut claims in stored.claims.extract_if(.., |claims| claims.connection == Some(connection)) {
-                bytes += std::mem::take(&mut claims.bytes);
-                match claims.peer {
-                    None => abandoned = abandoned.saturating_add(claims.count),
-                    Some(_) => {
-                        claims.connection = None;
-                        elsewhere.push(claims);
-                    }
-                }
+            let of_connection = |claims: &mut Claims| claims.connection == Some(connection);
+            let removed: Vec<Claims> = stored.claims.extract_if(.., of_connection).collect();
+            removed.iter().for_each(|claims| self.forget(&id, claims));
+            if let Some(stored) = self.by_id.get_mut(&id) {
+                removed.into_iter().for_each(|claims| stored.abandon(claims));
             }
-            stored.abandoned = stored.abandoned.saturating_add(abandoned);
-            for claims in elsewhere {
-                let known = stored
-                    .claims
-                    .iter_mut()
-                    .find(|known| known.connection.is_none() && known.peer == claims.peer);
-                match known {
-                    Some(known) => known.count = known.count.saturating_add(claims.count),
-                    None => stored.claims.push(claims),
-                }
-            }
-            self.forget_bytes(connection, bytes);
-            self.recount(&id);
+            // A session with abandoned claims does not end.
+            self.settle(&id);
         }
     }
 
@@ -270,18 +274,18 @@ impl Sessions {
         lookup: SessionLookup,
     ) -> Option<&Session> {
         let name: Arc<str> = (*instances.first()?).into();
-        let newest = |index: &InstanceIndex, accepts: &dyn Fn(&StoredSession) -> bool| {
+        let newest = |index: &InstanceIndex, is_own: bool| {
             let candidates = index.range((name.clone(), 0)..=(name.clone(), u64::MAX)).rev().take(CANDIDATES);
-            candidates
-                .filter_map(|(_, id)| self.by_id.get(id))
-                .find(|stored| accepts(stored) && stored.session.announced(template, instances))
+            candidates.filter_map(|(_, id)| self.by_id.get(id)).find(|stored| {
+                (!is_own || stored.made_by(connection, peer).is_some())
+                    && stored.session.announced(template, instances)
+            })
         };
-        let own = self.connections.get(&connection);
-        let own = own
-            .and_then(|own| newest(&own.by_instance, &|stored| stored.made_by(connection, peer).is_some()));
+        let own = self.owners.get(&Owner::Connection(connection));
+        let own = own.and_then(|own| newest(&own.by_instance, true));
         let found = match lookup {
             SessionLookup::Own => own,
-            SessionLookup::Any => own.or_else(|| newest(&self.by_instance, &|_| true)),
+            SessionLookup::Any => own.or_else(|| newest(&self.by_instance, false)),
         };
         Some(&*found?.session)
     }
@@ -297,16 +301,11 @@ impl SessionStore for MemoryStore {
         // Dropped after the lock is released, because dropping a session may close its handler.
         let mut ended = Vec::new();
         let mut sessions = self.sessions.write();
-        let Some(stored) = sessions.by_id.get(id) else { return Ok(None) };
-        if stored.made_by(caller.connection, caller.peer.as_deref()).is_none() {
-            let added = Added { to: *id, sessions: 0, bytes: stored.bytes_of_next_claim() };
-            ended = sessions.make_room(added, caller.connection, limits)?;
-        }
-        let acquired = sessions.acquire(id, caller);
+        let Some(session) = sessions.acquire(id, caller) else { return Ok(None) };
+        let trimmed = sessions.trim(Owner::Connection(caller.connection), limits, &mut ended);
         drop(sessions);
-        let Some(session) = acquired else { return Ok(None) };
         session.touch(self.clock.load(Relaxed));
-        Ok(Some(ended.len()))
+        trimmed.map(|()| Some(ended.len()))
     }
 
     fn create(
@@ -321,22 +320,19 @@ impl SessionStore for MemoryStore {
         let mut ended = Vec::new();
         let mut sessions = self.sessions.write();
         if !sessions.by_id.contains_key(&id) {
-            let added = Added { to: id, sessions: 1, bytes };
-            ended = sessions.make_room(added, caller.connection, limits)?;
             sessions.bytes = sessions.bytes.saturating_add(bytes);
-            sessions.by_id.insert(id, StoredSession::new(Arc::new(session)));
+            sessions.by_id.insert(id, StoredSession::new(session));
         }
         sessions.acquire(&id, caller);
+        let trimmed = sessions.trim(Owner::Connection(caller.connection), limits, &mut ended);
         drop(sessions);
-        Ok(ended.len())
+        trimmed.map(|()| ended.len())
     }
 
     fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
         let sessions = self.sessions.read();
-        let limit = SessionLimitError::Sessions;
-        let fair = sessions.holdings.amount(Owner::Connection(caller.connection), limit) + 1;
-        sessions.by_id.len() < limits.sessions
-            || sessions.holdings.owners(limit).next().is_some_and(|(held, _)| held > fair)
+        let fair = sessions.shares.amount(Owner::Connection(caller.connection)) + 1;
+        sessions.by_id.len() < limits.sessions || sessions.shares.heaviest(fair).is_some()
     }
 
     fn release(&self, id: &SessionId, caller: &Caller) -> Release {
