@@ -19,7 +19,7 @@ use tracing::{Instrument as _, Span, field::Empty, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, Registry, filter::Targets};
 
-use mixer_adapter_core::framework::trace_parent::TraceParent;
+use mixer_adapter_net::grpc::TraceParent;
 use mixer_adapter_net::tls::{Client, ClientOptions, Connector};
 
 /// The targets of the spans that are exported.

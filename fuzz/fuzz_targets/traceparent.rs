@@ -1,7 +1,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mixer_adapter_core::framework::trace_parent::TraceParent;
+use mixer_adapter_net::grpc::TraceParent;
 
 // The ids of a valid header are those that it has been read from.
 fuzz_target!(|header: &[u8]| {

@@ -6,13 +6,12 @@ use bytes::Bytes;
 use tonic::{Code, Status, service::Routes};
 
 use super::{ServerOptions, backend, limits::count_fields, rpc::Rpc};
-use mixer_adapter_core::framework::{CallMemory, trace_parent::TraceParent};
 use mixer_adapter_engine::{RequestLimit, RequestLimits};
 use mixer_adapter_host::{
     Host,
     handler::{Caller, Method},
 };
-use mixer_adapter_net::grpc::{self, Call, CallLimits, Methods, Reply, UnaryService};
+use mixer_adapter_net::grpc::{self, CallLimits, Methods, Reply, UnaryService};
 
 /// All gRPC services of a server as one tower service, which layers can be put around.
 pub type GrpcService = UnaryService<HostMethods, Routes>;
@@ -95,11 +94,12 @@ impl Methods for HostMethods {
         path.starts_with("/grpc.health.v1.Health/")
     }
 
-    async fn call(&self, method: HostMethod, message: Bytes, call: Call) -> Result<Reply, Status> {
-        let trace = call.traceparent.as_ref().and_then(|header| TraceParent::parse(header.as_bytes()));
+    async fn call(&self, method: HostMethod, message: Bytes, caller: Caller) -> Result<Reply, Status> {
         #[cfg(feature = "otlp")]
         let (HostMethod::Template { path, .. } | HostMethod::Rpc { path, .. }) = method;
-        let answer = self.answer(method, message, call, trace);
+        #[cfg(feature = "otlp")]
+        let trace = caller.trace;
+        let answer = self.answer(method, message, caller);
         #[cfg(feature = "otlp")]
         let answer = crate::otlp::in_span(path, trace, answer);
         answer.await
@@ -107,43 +107,14 @@ impl Methods for HostMethods {
 }
 
 impl HostMethods {
-    async fn answer(
-        &self,
-        method: HostMethod,
-        message: Bytes,
-        call: Call,
-        trace: Option<TraceParent>,
-    ) -> Result<Reply, Status> {
-        let caller = Caller {
-            connection: call.connection,
-            peer: call.peer,
-            remote: call.remote,
-            deadline: call.deadline,
-            trace,
-            request_id: call.request_id,
-            memory: None,
-        };
+    async fn answer(&self, method: HostMethod, message: Bytes, caller: Caller) -> Result<Reply, Status> {
         match method {
             HostMethod::Template { method, .. } => {
                 self.admit(&*method, &message)?;
                 Ok(method.call(message, &*self.host, caller).await?.into())
             }
-            HostMethod::Rpc { rpc, .. } => {
-                let memory: Arc<dyn CallMemory> = Arc::new(MemoryOfCall(call.memory));
-                let caller = Caller { memory: Some(memory), ..caller };
-                grpc::within(call.deadline, rpc(message, caller)).await
-            }
+            HostMethod::Rpc { rpc, .. } => grpc::within(caller.deadline, rpc(message, caller)).await,
         }
-    }
-}
-
-/// The memory that a call of the engine takes.
-#[derive(Debug)]
-struct MemoryOfCall(grpc::CallMemory);
-
-impl CallMemory for MemoryOfCall {
-    fn take(&self, bytes: usize) -> bool {
-        self.0.take(bytes)
     }
 }
 

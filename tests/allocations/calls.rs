@@ -14,11 +14,11 @@ use mixer_adapter::{
     },
     value::Value,
 };
-use mixer_adapter_core::framework::trace_parent::TraceParent;
 use mixer_adapter_host::{
     Host, NewSession,
     handler::{Adapters, Caller, Closing, TableLimits},
 };
+use mixer_adapter_net::grpc::TraceParent;
 use test_adapters::{
     Bystander, Probe,
     params::{self, bystander::Params},

@@ -1,9 +1,8 @@
 //! Limits on single calls of the Mixer API.
 
-use std::sync::Arc;
-
-use mixer_adapter_core::framework::{CallMemory, setters};
+use mixer_adapter_core::framework::setters;
 use mixer_adapter_host::handler::Caller;
+use mixer_adapter_net::grpc::CallMemory;
 
 /// Limits on a single call. Beyond them it is RESOURCE_EXHAUSTED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ pub struct Budget {
     attribute_bytes: usize,
     /// The attributes of former requests.
     former_attribute_bytes: usize,
-    memory: Option<Arc<dyn CallMemory>>,
+    memory: Option<CallMemory>,
     /// The memory taken, in bytes.
     taken: usize,
 }

@@ -89,23 +89,16 @@ fn written(status: &Status) -> proto::Status {
 
 #[cfg(test)]
 mod tests {
-    use mixer_adapter_core::framework::CallMemory;
+    use mixer_adapter_net::grpc::{FREE_BYTES, StreamMemory};
 
     use super::*;
 
-    /// The memory that is left.
-    #[derive(Debug)]
-    struct Memory(usize);
-
-    impl CallMemory for Memory {
-        fn take(&self, bytes: usize) -> bool {
-            bytes <= self.0
-        }
-    }
-
     #[test]
     fn an_explanation_takes_its_memory_from_that_of_the_server() {
-        let within = |bytes| Caller { memory: Some(Arc::new(Memory(bytes))), ..Caller::default() };
+        let within = |bytes| {
+            let memory = StreamMemory::new(bytes - FREE_BYTES).for_message();
+            Caller { memory: Some(memory), ..Caller::default() }
+        };
         assert!(new_trace(&within(TRACE_MEMORY)).is_ok());
         let refused = new_trace(&within(TRACE_MEMORY - 1)).map_err(|status| status.code());
         assert_eq!(refused, Err(tonic::Code::ResourceExhausted));

@@ -1,19 +1,12 @@
 //! The limits on a single call, and the pace of a long one.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 
 use futures_util::poll;
 use mixer_adapter::{
     service::mixer::{check, report},
     tonic::{Code, Status},
 };
-use mixer_adapter_core::framework::CallMemory;
 use mixer_adapter_engine::{
     Mixer, RequestLimit, RequestLimits,
     proto::istio::mixer::v1::{
@@ -22,6 +15,7 @@ use mixer_adapter_engine::{
     },
 };
 use mixer_adapter_host::handler::Caller;
+use mixer_adapter_net::grpc::StreamMemory;
 
 use super::engine::{RUNTIME, mixer};
 
@@ -107,26 +101,13 @@ fn instances_are_counted_over_all_requests_of_a_report() {
     assert_over(&ten, answer, RequestLimit::Instances, "--max-instances");
 }
 
-/// Memory of a size, and what calls took of it.
-#[derive(Debug)]
-struct Memory {
-    bytes: usize,
-    taken: AtomicUsize,
-}
-
-impl CallMemory for Memory {
-    fn take(&self, bytes: usize) -> bool {
-        self.taken.fetch_add(bytes, Relaxed) + bytes <= self.bytes
-    }
-}
-
 /// Reports paths of 10,000 bytes with this memory; returns what was taken.
 fn taken(mixer: &Mixer, requests: usize, bytes: usize) -> (Result<(), Status>, usize) {
-    let memory = Arc::new(Memory { bytes, taken: AtomicUsize::new(0) });
+    let memory = StreamMemory::new(bytes).for_message();
     let caller = Caller { memory: Some(memory.clone()), ..Caller::default() };
     let request = report_of(requests, &"x".repeat(10_000));
     let answer = RUNTIME.block_on(report(mixer, request, caller)).map(drop);
-    (answer, memory.taken.load(Relaxed))
+    (answer, memory.taken())
 }
 
 #[test]

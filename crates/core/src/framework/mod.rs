@@ -1,6 +1,5 @@
 //! Parts that the other crates of the framework and generated code use. They are not for authors, and change without notice.
 
-mod call_memory;
 pub mod digest;
 pub mod dynamic;
 pub mod frame;
@@ -14,10 +13,8 @@ mod quota_context;
 mod setters;
 pub mod status;
 pub mod suggest;
-pub mod trace_parent;
 pub mod version;
 
-pub use call_memory::CallMemory;
 pub use quota_context::QuotaContext;
 pub use setters::setters;
 

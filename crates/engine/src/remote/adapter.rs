@@ -15,8 +15,9 @@ use super::{
     settings::Settings,
 };
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_core::{adapter::ConfigErrors, framework::trace_parent::TraceParent};
+use mixer_adapter_core::adapter::ConfigErrors;
 use mixer_adapter_host::handler::Caller;
+use mixer_adapter_net::grpc::TraceParent;
 
 /// A handler's client of an out-of-process adapter. It has connections of its own, which are opened by the first call and
 /// reopened when they end (docs/behaviour/connections.md#connecting).

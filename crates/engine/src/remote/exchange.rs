@@ -27,7 +27,8 @@ use hyper::{
 };
 use tonic::{Code, Status};
 
-use mixer_adapter_core::framework::{frame::FRAME_PREFIX, trace_parent::TraceParent};
+use mixer_adapter_core::framework::frame::FRAME_PREFIX;
+use mixer_adapter_net::grpc::TraceParent;
 
 /// Sends requests on one connection.
 #[derive(Clone, Debug)]

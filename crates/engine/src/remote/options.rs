@@ -3,8 +3,9 @@ use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::io::DuplexStream;
 
 use super::Backoff;
-use mixer_adapter_core::{adapter::Access, framework::trace_parent::TraceParent};
+use mixer_adapter_core::adapter::Access;
 use mixer_adapter_host::handler::BoxFuture;
+use mixer_adapter_net::grpc::TraceParent;
 
 /// Options of connections to out-of-process adapters.
 #[derive(Clone, Debug)]

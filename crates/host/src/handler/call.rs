@@ -1,6 +1,6 @@
 //! The call of a handler: decodes a request, finds its handler, calls it within the deadline and encodes the answer.
 
-use std::{fmt, marker::PhantomData, net::SocketAddr, sync::Arc, time::Instant};
+use std::{marker::PhantomData, sync::Arc, time::Instant};
 
 use prost::{Message, bytes::Bytes};
 use tracing::{Instrument as _, Span, field};
@@ -14,12 +14,11 @@ use super::{
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle, with_peer},
-    framework::{
-        CallMemory, frame::frame, log_text::log_text, status::status_name, trace_parent::TraceParent,
-    },
+    framework::{frame::frame, log_text::log_text, status::status_name},
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
+use mixer_adapter_net::grpc::Caller;
 
 /// The parts of a call that determine its handler.
 #[derive(Debug)]
@@ -44,44 +43,6 @@ pub trait Resolver: Send + Sync {
     /// Returns the full name of the handler, for logs, if it has one before the call.
     fn handler_name(&self) -> Option<&str> {
         None
-    }
-}
-
-/// The origin of a call.
-#[derive(Clone, Debug, Default)]
-pub struct Caller {
-    /// The connection; 0 for calls from within the process.
-    pub connection: u64,
-    /// The authenticated name of the peer, such as a SAN of its certificate; `None` for peers that are not authenticated.
-    pub peer: Option<Arc<str>>,
-    /// The address of the peer; `None` for Unix sockets and calls from within the process.
-    pub remote: Option<SocketAddr>,
-    /// When the caller stops waiting.
-    pub deadline: Option<tokio::time::Instant>,
-    /// The trace that the call is part of.
-    pub trace: Option<TraceParent>,
-    /// The header `x-request-id`, which the caller chooses.
-    pub request_id: Option<Arc<str>>,
-    /// The memory of the call; `None` for calls from within the process.
-    pub memory: Option<Arc<dyn CallMemory>>,
-}
-
-impl Caller {
-    /// Returns the name of the peer for logs: its authenticated name, or its address.
-    pub fn peer_name(&self) -> impl fmt::Display {
-        struct PeerName<'a>(&'a Caller);
-
-        impl fmt::Display for PeerName<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self.0 {
-                    Caller { peer: Some(name), .. } => f.write_str(name),
-                    Caller { remote: Some(address), .. } => address.fmt(f),
-                    Caller { connection: 0, .. } => f.write_str("this process"),
-                    _ => f.write_str("a Unix socket"),
-                }
-            }
-        }
-        PeerName(self)
     }
 }
 
@@ -385,23 +346,12 @@ pub fn instance_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Caller, instance_list};
+    use super::instance_list;
 
     #[test]
     fn a_list_of_instances_has_each_name_once_and_counts_those_beyond_five() {
         assert_eq!(instance_list(["a", "a", "b"]), "a, b");
         assert_eq!(instance_list(["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
         assert_eq!(instance_list([]), "");
-    }
-
-    #[test]
-    fn a_peer_is_named_by_its_authenticated_name_else_by_where_it_is() {
-        let remote = Some(([192, 0, 2, 1], 4321).into());
-        let by_address = Caller { connection: 1, remote, ..Caller::default() };
-        let by_name = Caller { peer: Some("spiffe://cluster.local/ns/a/sa/b".into()), ..by_address.clone() };
-        assert_eq!(by_name.peer_name().to_string(), "spiffe://cluster.local/ns/a/sa/b");
-        assert_eq!(by_address.peer_name().to_string(), "192.0.2.1:4321");
-        assert_eq!(Caller { remote: None, ..by_address }.peer_name().to_string(), "a Unix socket");
-        assert_eq!(Caller::default().peer_name().to_string(), "this process");
     }
 }

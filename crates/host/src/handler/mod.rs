@@ -16,10 +16,11 @@ mod table;
 
 pub use adapter_info::{AdapterInfo, TemplateInfo, quoted_list};
 pub use adapters::{Adapters, AdaptersBuilder, StartError};
-pub use call::{CallContext, Caller, Method, Resolver, instance_list};
+pub use call::{CallContext, Method, Resolver, instance_list};
 pub use call_error::CallError;
 pub use closing::Closing;
 pub use erased::{BoxFuture, Handler};
+pub use mixer_adapter_net::grpc::Caller;
 pub use panics::log_panics;
 pub use status_details::{details_of, grpc_error};
 pub use table::{HandlerTable, TableLimits};

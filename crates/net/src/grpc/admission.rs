@@ -254,12 +254,17 @@ impl CallMemory {
         taken
     }
 
+    /// Returns the bytes taken by [`take`](Self::take) and [`resize`](Self::resize).
+    pub fn taken(&self) -> usize {
+        self.0.expanded.load(Relaxed)
+    }
+
     /// Takes or releases memory, so that it has taken `bytes` in all.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if there is none left, which counts as a hit of the limit.
     pub fn resize(&self, bytes: usize) -> Result<(), Status> {
-        let taken = self.0.expanded.load(Relaxed);
+        let taken = self.taken();
         match bytes.checked_sub(taken) {
             Some(more) => self.0.add_bytes(more)?,
             None => self.0.remove_bytes(taken - bytes),

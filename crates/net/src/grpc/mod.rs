@@ -5,6 +5,7 @@
 
 mod admission;
 mod body;
+mod caller;
 mod frame;
 mod headers;
 mod service;
@@ -13,13 +14,16 @@ mod stream_client;
 mod stream_messages;
 mod stream_service;
 mod timeout;
+mod trace_parent;
 mod weight;
 
 pub use admission::{CallMemory, FREE_BYTES};
 pub use body::UnaryBody;
-pub use service::{Call, CallLimits, Methods, Reply, UnaryService, within};
+pub use caller::Caller;
+pub use service::{CallLimits, Methods, Reply, UnaryService, within};
 pub use stream::StreamBody;
 pub use stream_client::StreamClient;
 pub use stream_messages::StreamMessages;
 pub use stream_service::{StreamLimits, StreamMemory, StreamService};
+pub use trace_parent::TraceParent;
 pub use weight::expansion;

@@ -21,6 +21,7 @@ use tonic::Status;
 use tower_service::Service;
 
 use super::{
+    Caller, TraceParent,
     admission::{Admitted, CallMemory, Pools},
     body::{self, UnaryBody},
     frame::read_message,
@@ -57,7 +58,7 @@ pub trait Methods: Send + Sync + 'static {
         &self,
         method: Self::Method,
         message: Bytes,
-        call: Call,
+        caller: Caller,
     ) -> impl Future<Output = Result<Reply, Status>> + Send;
 }
 
@@ -83,26 +84,6 @@ impl From<Bytes> for Reply {
     fn from(message: Bytes) -> Self {
         Self { message, metadata: None }
     }
-}
-
-/// The context of one call.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Call {
-    /// The number of the connection, as in [`Connection::id`](crate::Connection::id).
-    pub connection: u64,
-    /// The authenticated name of the peer; `None` for peers that are not authenticated.
-    pub peer: Option<Arc<str>>,
-    /// The address of the peer; `None` for Unix sockets.
-    pub remote: Option<SocketAddr>,
-    /// The earlier of the caller's deadline and the server's own.
-    pub deadline: Option<Instant>,
-    /// The header `traceparent`, if there is exactly one.
-    pub traceparent: Option<HeaderValue>,
-    /// The header `x-request-id`.
-    pub request_id: Option<Arc<str>>,
-    /// The memory of the call.
-    pub memory: CallMemory,
 }
 
 /// Limits on single calls; a port decides all of them (docs/decisions/0016-open-and-closed-types.md).
@@ -287,14 +268,12 @@ where
         };
         let call = Arc::new(Admitted::new(self.methods.pools.clone(), self.connection.clone()));
         let (shared, guard) = (self.methods.clone(), self.guard.clone());
-        let caller = Call {
+        let caller = Caller {
             connection: self.connection.id(),
             peer,
             remote: self.remote,
-            deadline: None,
-            traceparent: None,
-            request_id: None,
-            memory: CallMemory::new(call.clone()),
+            memory: Some(CallMemory::new(call.clone())),
+            ..Caller::default()
         };
         Box::pin(async move {
             drop(begun);
@@ -311,16 +290,15 @@ impl<M: Methods> Shared<M> {
         method: M::Method,
         request: Request<B>,
         admitted: Arc<Admitted>,
-        caller: Call,
+        caller: Caller,
     ) -> Result<Response<UnaryBody>, Response<UnaryBody>>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
         let headers = CallHeaders::read(request.headers());
         check_protocol(request.method(), &headers)?;
-        let call = self.call_of(&headers, caller);
-        let answer = match call {
-            Ok(call) => self.unary(method, request.into_body(), &admitted, call).await,
+        let answer = match self.with_headers(&headers, caller) {
+            Ok(caller) => self.unary(method, request.into_body(), &admitted, caller).await,
             Err(refusal) => Err(refusal),
         };
         Ok(answer.map_or_else(Status::into_http, |Reply { message, metadata }| {
@@ -328,11 +306,11 @@ impl<M: Methods> Shared<M> {
         }))
     }
 
-    /// Adds what the headers say to the context of a call.
-    fn call_of(&self, headers: &CallHeaders<'_>, caller: Call) -> Result<Call, Status> {
+    /// Completes the context of a call by its headers.
+    fn with_headers(&self, headers: &CallHeaders<'_>, caller: Caller) -> Result<Caller, Status> {
         let request_id = headers.request_id.and_then(|id| id.to_str().ok()).map(Arc::from);
-        let traceparent = headers.traceparent.cloned();
-        Ok(Call { deadline: self.deadline(headers)?, traceparent, request_id, ..caller })
+        let trace = headers.traceparent.and_then(|header| TraceParent::parse(header.as_bytes()));
+        Ok(Caller { deadline: self.deadline(headers)?, trace, request_id, ..caller })
     }
 
     async fn unary<B>(
@@ -340,17 +318,17 @@ impl<M: Methods> Shared<M> {
         method: M::Method,
         body: B,
         admitted: &Arc<Admitted>,
-        call: Call,
+        caller: Caller,
     ) -> Result<Reply, Status>
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
-        let message = self.request_message(body, admitted, call.deadline).await?;
+        let message = self.request_message(body, admitted, caller.deadline).await?;
         admitted.begin_work()?;
         let is_large = message.len() > LARGE_MESSAGE;
         let keeps_connection = self.methods.keeps_connection(&method);
         // In a box of its own, which another thread can take over, and so that the future around it is small: it is moved.
-        let work = Box::pin(async move { self.methods.call(method, message, call).await });
+        let work = Box::pin(async move { self.methods.call(method, message, caller).await });
         let mut work = pin!(async {
             match admitted.worker() {
                 Some(worker) if is_large => {

@@ -22,14 +22,12 @@ use self::{
 };
 use super::{Options, RemoteAdapter, adapter::within};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_core::{
-    adapter::ConfigErrors,
-    framework::{log_text::log_text, trace_parent::TraceParent},
-};
+use mixer_adapter_core::{adapter::ConfigErrors, framework::log_text::log_text};
 use mixer_adapter_host::{
     NewSession,
     handler::{Caller, Closing},
 };
+use mixer_adapter_net::grpc::TraceParent;
 
 /// A session with an out-of-process adapter, which has its configuration before the calls.
 ///

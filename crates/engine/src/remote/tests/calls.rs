@@ -19,8 +19,8 @@ use super::{
     soon,
 };
 use crate::remote::{Options, RemoteAdapter};
-use mixer_adapter_core::framework::trace_parent::TraceParent;
 use mixer_adapter_host::handler::Caller;
+use mixer_adapter_net::grpc::TraceParent;
 
 #[tokio::test]
 async fn a_call_reaches_an_adapter_on_our_own_server_with_its_configuration() {
