@@ -1,28 +1,27 @@
 //! Serves the page, on a thread of its own: neither a long page nor a slow scraper stalls calls.
 
 use std::{
-    convert::Infallible,
     fmt, io, iter,
     net::{SocketAddr, TcpListener},
     sync::Arc,
-    task::{Context, Poll},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, future::BoxFuture, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
-use mixer_adapter_net::{AnswerBody, Connection, ConnectionLimits, Listener, Protocol, Workers};
+use hyper::body::Incoming;
+use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Protocol, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tower_service::Service;
+use tower::service_fn;
 
 use super::{
     page,
-    scrape::{MAX_SCRAPES, MAX_TIME, Scrape, ScrapeError, Scrapes},
+    scrape::{Lines, MAX_SCRAPES, MAX_TIME, Scrape, ScrapeError, Scrapes},
 };
 
 /// The path of the page, as in the original.
@@ -64,17 +63,14 @@ impl Server {
             let _entered = runtime.enter();
             Listener::from(tokio::net::TcpListener::from_std(listener)?)
         };
-        let page = move || -> Lines { Box::new(page()) };
-        let service = PageService { page: Arc::new(page), scrapes: Scrapes::default() };
+        let service = PageService::new(move || Box::new(page()));
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
             runtime.block_on(async {
-                let on_connection = move |connection: &Connection| OnConnection {
-                    service: service.clone(),
-                    connection: connection.clone(),
-                };
-                listener.serve(LIMITS, &Workers::here(), on_connection, stopped).await;
+                listener
+                    .serve(LIMITS, &Workers::here(), move |connection| service.on(connection), stopped)
+                    .await;
             });
         })?;
         tracing::info!("Prometheus endpoint on http://{address}{PATH}");
@@ -107,7 +103,6 @@ impl fmt::Debug for Server {
 /// The least size of a part of a page in bytes, but for the last one.
 const PART: usize = 64 << 10;
 
-type Lines = Box<dyn Iterator<Item = String> + Send>;
 type Page = UnsyncBoxBody<Bytes, ScrapeError>;
 
 /// Answers scrapes with the page.
@@ -118,8 +113,26 @@ struct PageService {
 }
 
 impl PageService {
+    fn new(page: impl Fn() -> Lines + Send + Sync + 'static) -> Self {
+        Self { page: Arc::new(page), scrapes: Scrapes::default() }
+    }
+
+    /// Returns the service on one connection.
+    fn on(&self, connection: &Connection) -> impl HttpService + use<> {
+        let (service, connection) = (self.clone(), connection.clone());
+        service_fn(move |request: Request<Incoming>| {
+            let (service, connection) = (service.clone(), connection.clone());
+            let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+            let timeout = scrape_timeout(request.headers());
+            async move {
+                let (status, page) = service.answer(path, method, timeout).await;
+                let response = Response::builder().status(status).header(CONTENT_TYPE, page::CONTENT_TYPE);
+                response.body(connection.until_written(page))
+            }
+        })
+    }
+
     async fn answer(self, path: String, method: Method, timeout: Duration) -> (StatusCode, Page) {
-        let text = |text: String| Full::from(text).map_err(|never| match never {}).boxed_unsync();
         match (&*path, &method) {
             (PATH, &Method::GET | &Method::HEAD) => match self.scrapes.begin(&*self.page, timeout).await {
                 Some(scrape) => (StatusCode::OK, parts(scrape).boxed_unsync()),
@@ -128,10 +141,14 @@ impl PageService {
                     (StatusCode::SERVICE_UNAVAILABLE, text(reason))
                 }
             },
-            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, text("GET only\n".to_owned())),
+            (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, text("GET only\n")),
             _ => (StatusCode::NOT_FOUND, text(format!("metrics are on {PATH}\n"))),
         }
     }
+}
+
+fn text(text: impl Into<Bytes>) -> Page {
+    Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Returns the body of a page. Its parts are made when the former ones have been written.
@@ -163,46 +180,14 @@ fn scrape_timeout(headers: &HeaderMap) -> Duration {
     timeout.unwrap_or(MAX_TIME).min(MAX_TIME)
 }
 
-/// The service on one connection.
-#[derive(Clone)]
-struct OnConnection {
-    service: PageService,
-    connection: Connection,
-}
-
-impl<B> Service<Request<B>> for OnConnection {
-    type Response = Response<AnswerBody<Page>>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { service, connection } = self.clone();
-        let (path, method) = (request.uri().path().to_owned(), request.method().clone());
-        let timeout = scrape_timeout(request.headers());
-        async move {
-            let (status, page) = service.answer(path, method, timeout).await;
-            let mut response = Response::new(connection.until_written(page));
-            *response.status_mut() = status;
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page::CONTENT_TYPE));
-            Ok(response)
-        }
-        .boxed()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt as _;
+    use http::HeaderValue;
 
     use super::*;
 
     fn service() -> PageService {
-        let page = || -> Lines { Box::new(iter::repeat_n("line\n".to_owned(), 2 * PART / 5)) };
-        PageService { page: Arc::new(page), scrapes: Scrapes::default() }
+        PageService::new(|| Box::new(iter::repeat_n("line\n".to_owned(), 2 * PART / 5)))
     }
 
     async fn scrape(service: &PageService) -> (StatusCode, Page) {

@@ -3,14 +3,14 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io,
+    io::{self, Write as _},
     path::Path,
     time::{Duration, SystemTime},
 };
 
 use mixer_adapter_core::{adapter::FileLocation, prost_types::Timestamp, value::format_timestamp};
 
-use super::{folder::Folder, line_writer::LineWriter};
+use super::folder::Folder;
 
 /// The limits of a rotated file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,10 @@ pub(super) struct LogFile {
     location: FileLocation,
     folder: Folder,
     name: OsString,
-    lines: LineWriter<File>,
+    file: File,
     size: u64,
+    /// Whether the last line was written in part.
+    is_torn: bool,
     /// Whether the last rotation failed, which is logged once.
     rotation_failed: bool,
 }
@@ -42,42 +44,41 @@ impl LogFile {
         let Some(name) = location.path.file_name().map(OsStr::to_owned) else {
             return Err(io::ErrorKind::IsADirectory.into());
         };
-        let (lines, size) = append(&folder, &name)?;
-        Ok(Self { location, folder, name, lines, size, rotation_failed: false })
+        let (file, size) = append(&folder, &name)?;
+        Ok(Self { location, folder, name, file, size, is_torn: false, rotation_failed: false })
     }
 
-    /// Appends whole lines and rotates the file as necessary.
-    ///
-    /// # Errors
-    /// The error and the part that was not written.
-    pub(super) fn write<'a>(
+    /// Appends lines that fit into the file, which is rotated before if none does. Returns the number of bytes written.
+    #[expect(clippy::disallowed_methods, reason = "the caller writes the rest")]
+    pub(super) fn write(
         &mut self,
-        mut lines: &'a [u8],
+        lines: &[u8],
         rotation: Option<Rotation>,
         now: SystemTime,
-    ) -> Result<(), (&'a [u8], io::Error)> {
-        while !lines.is_empty() {
-            let fit = match rotation {
-                None => lines.len(),
-                Some(rotation) => {
-                    let room = rotation.max_bytes.saturating_sub(self.size);
-                    match whole_lines_within(lines, room) {
-                        0 if self.size > 0 && self.rotate(rotation, now) => continue,
-                        // A line larger than the limit, or a file that cannot be renamed.
-                        0 => first_line(lines),
-                        fit => fit,
-                    }
+    ) -> io::Result<usize> {
+        let due = match rotation {
+            None => lines.len(),
+            Some(_) if self.is_torn => first_line(lines),
+            Some(rotation) => {
+                let mut fit = self.whole_lines_within(lines, rotation);
+                if fit == 0 && self.size > 0 && self.rotate(rotation, now) {
+                    fit = self.whole_lines_within(lines, rotation);
                 }
-            };
-            let (now_due, later) = lines.split_at(fit);
-            if let Err((rest, error)) = self.lines.write(now_due) {
-                self.size += (now_due.len() - rest.len()) as u64;
-                return Err((&lines[now_due.len() - rest.len()..], error));
+                // A line larger than the limit, or a file that cannot be renamed.
+                if fit == 0 { first_line(lines) } else { fit }
             }
-            self.size += fit as u64;
-            lines = later;
-        }
-        Ok(())
+        };
+        let written = self.file.write(&lines[..due])?;
+        self.size += written as u64;
+        self.is_torn = written > 0 && lines[written - 1] != b'\n';
+        Ok(written)
+    }
+
+    /// Returns the length of the whole lines that fit.
+    fn whole_lines_within(&self, lines: &[u8], rotation: Rotation) -> usize {
+        let room = rotation.max_bytes.saturating_sub(self.size);
+        let most = usize::try_from(room).map_or(lines.len(), |room| room.min(lines.len()));
+        lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
     }
 
     /// Removes rotated files beyond the limits of age and number.
@@ -107,8 +108,8 @@ impl LogFile {
             append(&self.folder, &self.name)
         });
         match begun {
-            Ok((lines, size)) => {
-                self.lines = lines;
+            Ok((file, size)) => {
+                self.file = file;
                 self.size = size;
                 self.rotation_failed = false;
                 self.remove_old(rotation, now);
@@ -160,16 +161,10 @@ impl LogFile {
     }
 }
 
-fn append(folder: &Folder, name: &OsStr) -> io::Result<(LineWriter<File>, u64)> {
+fn append(folder: &Folder, name: &OsStr) -> io::Result<(File, u64)> {
     let file = folder.append(name)?;
     let size = file.metadata()?.len();
-    Ok((LineWriter::new(file), size))
-}
-
-/// Returns the length of the whole lines that fit.
-fn whole_lines_within(lines: &[u8], room: u64) -> usize {
-    let most = usize::try_from(room).map_or(lines.len(), |room| room.min(lines.len()));
-    lines[..most].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+    Ok((file, size))
 }
 
 fn first_line(lines: &[u8]) -> usize {
@@ -192,6 +187,13 @@ mod tests {
 
     fn rotation(max_bytes: u64) -> Rotation {
         Rotation { max_bytes, max_age: None, max_files: None }
+    }
+
+    fn write(file: &mut LogFile, mut lines: &[u8], rotation: Option<Rotation>, now: SystemTime) {
+        while !lines.is_empty() {
+            let written = file.write(lines, rotation, now).unwrap();
+            lines = &lines[written..];
+        }
     }
 
     fn at(seconds: u64) -> SystemTime {
@@ -220,7 +222,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut file = open(directory.path().join("mixer.log")).unwrap();
         for (second, line) in [(0, "aaaa\n"), (1, "bbbb\n"), (2, "cccc\n")] {
-            file.write(line.as_bytes(), Some(rotation(10)), at(second)).unwrap();
+            write(&mut file, line.as_bytes(), Some(rotation(10)), at(second));
         }
         let expected = [("mixer-2026-01-02T03-04-07.000.log", "aaaa\nbbbb\n"), ("mixer.log", "cccc\n")];
         assert_eq!(files(directory.path()), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
@@ -230,7 +232,7 @@ mod tests {
     fn many_lines_at_once_go_to_many_files_and_none_is_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let mut file = open(directory.path().join("mixer")).unwrap();
-        file.write(b"a\nbb\nccc\ndddd\neeeeee\nf\n", Some(rotation(6)), at(0)).unwrap();
+        write(&mut file, b"a\nbb\nccc\ndddd\neeeeee\nf\n", Some(rotation(6)), at(0));
         assert_eq!(texts(directory.path()), ["f\n", "a\nbb\n", "ccc\n", "dddd\n", "eeeeee\n"]);
     }
 
@@ -240,7 +242,7 @@ mod tests {
         let path = directory.path().join("mixer.log");
         fs::write(&path, "before\n").unwrap();
         let mut file = open(path).unwrap();
-        file.write(b"after\n", Some(rotation(10)), at(0)).unwrap();
+        write(&mut file, b"after\n", Some(rotation(10)), at(0));
         assert_eq!(texts(directory.path()), ["before\n", "after\n"]);
     }
 
@@ -249,7 +251,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut file = open(directory.path().join("mixer.log")).unwrap();
         for _ in 0..100 {
-            file.write(b"line\n", None, at(0)).unwrap();
+            write(&mut file, b"line\n", None, at(0));
         }
         assert_eq!(texts(directory.path()), ["line\n".repeat(100)]);
     }
@@ -260,7 +262,7 @@ mod tests {
         let mut file = open(directory.path().join("mixer.log")).unwrap();
         let rotation = Rotation { max_files: Some(2), ..rotation(2) };
         for (second, line) in [(0, "a\n"), (1, "b\n"), (2, "c\n"), (3, "d\n"), (4, "e\n")] {
-            file.write(line.as_bytes(), Some(rotation), at(second)).unwrap();
+            write(&mut file, line.as_bytes(), Some(rotation), at(second));
         }
         assert_eq!(texts(directory.path()), ["c\n", "d\n", "e\n"]);
     }
@@ -277,7 +279,7 @@ mod tests {
         }
         let day = DAY.as_secs();
         for (second, line) in [(0, "a\n"), (1, "b\n"), (day, "c\n"), (day + 2, "d\n")] {
-            file.write(line.as_bytes(), Some(rotation), at(second)).unwrap();
+            write(&mut file, line.as_bytes(), Some(rotation), at(second));
         }
         let texts: Vec<String> = texts(directory.path()).into_iter().filter(|text| text != "x\n").collect();
         assert_eq!(texts, ["b\n", "c\n", "d\n"]);
@@ -289,9 +291,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mixer.log");
         let mut file = open(path.clone()).unwrap();
-        file.write(b"a\n", Some(rotation(2)), at(0)).unwrap();
+        write(&mut file, b"a\n", Some(rotation(2)), at(0));
         fs::remove_file(&path).unwrap();
-        file.write(b"b\n", Some(rotation(2)), at(1)).unwrap();
+        write(&mut file, b"b\n", Some(rotation(2)), at(1));
         assert_eq!(texts(directory.path()), ["b\n"]);
     }
 
@@ -300,11 +302,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let inner = directory.path().join("inner");
         let mut file = open(inner.join("mixer.log")).unwrap();
-        file.write(b"a\n", Some(rotation(2)), at(0)).unwrap();
+        write(&mut file, b"a\n", Some(rotation(2)), at(0));
         // Without its directory the file has no name to rename and no place for a new one.
         let moved = directory.path().join("moved");
         fs::rename(&inner, &moved).unwrap();
-        file.write(b"b\nc\n", Some(rotation(2)), at(1)).unwrap();
+        write(&mut file, b"b\nc\n", Some(rotation(2)), at(1));
         assert_eq!(texts(&moved), ["a\nb\nc\n"]);
     }
 
@@ -314,7 +316,7 @@ mod tests {
         let location =
             |name: &str| FileLocation { root: Some(root.path().to_owned()), path: root.path().join(name) };
         let mut file = LogFile::open(location("made/here/mixer.log")).unwrap();
-        file.write(b"a\nb\nc\n", Some(Rotation { max_files: Some(1), ..rotation(2) }), at(0)).unwrap();
+        write(&mut file, b"a\nb\nc\n", Some(Rotation { max_files: Some(1), ..rotation(2) }), at(0));
         assert_eq!(texts(&root.path().join("made/here")), ["b\n", "c\n"]);
 
         fs::write(outside.path().join("secret"), "untouched").unwrap();

@@ -14,7 +14,6 @@ mixer_adapter::testing::compliance!(
     refuses("output_path", "log_stream: FILE")
 );
 
-mod line_writer;
 #[cfg(test)]
 mod tests;
 
@@ -69,7 +68,7 @@ impl Stdio {
             // A String takes everything.
             let _ = write!(text, "{line}");
         }
-        Ok(self.writer.write(text.as_bytes())?)
+        Ok(self.writer.write(text.into_bytes())?)
     }
 
     fn line<'a>(

@@ -1,53 +1,70 @@
 //! Open targets.
 
 use std::{
-    io::{self, Stderr, Stdout},
+    io::{self, Write},
+    sync::Arc,
     time::SystemTime,
 };
 
+use parking_lot::Mutex;
+use tokio::sync::SemaphorePermit;
+
 use super::{
     file::{LogFile, Rotation},
-    line_writer::LineWriter,
     target::Target,
 };
 
+/// The rotation of a target, which the last handler that was opened determines.
+pub(super) type SharedRotation = Arc<Mutex<Option<Rotation>>>;
+
 /// An open target.
-#[derive(Debug)]
-pub(super) enum Sink {
-    Stdout(LineWriter<Stdout>),
-    Stderr(LineWriter<Stderr>),
+pub(super) struct Sink {
+    output: Output,
+    rotation: SharedRotation,
+    _thread: SemaphorePermit<'static>,
+}
+
+enum Output {
+    Stream(Box<dyn Write + Send>),
     File(LogFile),
 }
 
 impl Sink {
-    /// Opens a target. This and writing may block.
-    pub(super) fn open(target: &Target, rotation: Option<Rotation>) -> io::Result<Self> {
-        Ok(match target {
-            Target::Stdout => Self::Stdout(LineWriter::new(io::stdout())),
-            Target::Stderr => Self::Stderr(LineWriter::new(io::stderr())),
+    /// Opens a target, and counts as a thread until it is dropped. This and writing may block.
+    pub(super) fn open(
+        target: &Target,
+        rotation: SharedRotation,
+        thread: SemaphorePermit<'static>,
+    ) -> io::Result<Self> {
+        let output = match target {
+            Target::Stdout => Output::Stream(Box::new(io::stdout())),
+            Target::Stderr => Output::Stream(Box::new(io::stderr())),
             Target::File(location) => {
                 let file = LogFile::open(location.clone())?;
-                if let Some(rotation) = rotation {
+                if let Some(rotation) = *rotation.lock() {
                     file.remove_old(rotation, SystemTime::now());
                 }
-                Self::File(file)
+                Output::File(file)
             }
-        })
+        };
+        Ok(Self { output, rotation, _thread: thread })
+    }
+}
+
+impl Write for Sink {
+    #[expect(clippy::disallowed_methods, reason = "the caller writes the rest")]
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        match &mut self.output {
+            Output::Stream(stream) => stream.write(lines),
+            Output::File(file) => file.write(lines, *self.rotation.lock(), SystemTime::now()),
+        }
     }
 
-    /// Writes whole lines.
-    ///
-    /// # Errors
-    /// The error and the lines that were not written.
-    pub(super) fn write<'a>(
-        &mut self,
-        lines: &'a [u8],
-        rotation: Option<Rotation>,
-    ) -> Result<(), (&'a [u8], io::Error)> {
-        match self {
-            Self::Stdout(stdout) => stdout.write(lines),
-            Self::Stderr(stderr) => stderr.write(lines),
-            Self::File(file) => file.write(lines, rotation, SystemTime::now()),
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.output {
+            Output::Stream(stream) => stream.flush(),
+            // Not buffered.
+            Output::File(_) => Ok(()),
         }
     }
 }

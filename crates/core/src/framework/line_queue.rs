@@ -29,8 +29,8 @@ pub struct LineCounts {
 }
 
 enum Message {
-    /// A line with its end.
-    Line(Vec<u8>),
+    /// Whole lines.
+    Lines(Vec<u8>),
     /// Answered once all earlier lines are written.
     Flush(SyncSender<()>),
 }
@@ -70,13 +70,14 @@ impl LineQueue {
         &self.counts
     }
 
-    /// Queues a line with its end. If the queue is full, the line is dropped and counted.
-    pub fn add(&self, line: Vec<u8>) {
-        let size = line.len();
+    /// Queues whole lines. If the queue is full, they are dropped and counted; lines larger than an empty queue are not.
+    pub fn add(&self, text: Vec<u8>) {
+        let (size, count) = (text.len(), lines(&text));
         let queued = self.counts.queued.fetch_add(size, Relaxed);
-        if queued + size > self.max_queued || self.messages.send(Message::Line(line)).is_err() {
+        let is_full = queued > 0 && queued + size > self.max_queued;
+        if is_full || self.messages.send(Message::Lines(text)).is_err() {
             self.counts.queued.fetch_sub(size, Relaxed);
-            self.counts.dropped.fetch_add(1, Relaxed);
+            self.counts.dropped.fetch_add(count, Relaxed);
         }
     }
 
@@ -100,8 +101,8 @@ fn write(
     while let Some(message) = next.take() {
         let mut flushed = Vec::new();
         let mut add = |message: Message| match message {
-            Message::Line(line) => {
-                batch.extend_from_slice(&line);
+            Message::Lines(lines) => {
+                batch.extend_from_slice(&lines);
                 batch.len()
             }
             Message::Flush(done) => {
@@ -116,13 +117,14 @@ fn write(
             size = add(message);
         }
         let (written, error) = output.write(&batch);
+        if let Some(error) = error {
+            report(error);
+        }
         counts.queued.fetch_sub(batch.len(), Relaxed);
         counts.written.fetch_add(lines(&batch[..written]), Relaxed);
         counts.failed.fetch_add(lines(&batch[written..]), Relaxed);
         batch.clear();
-        if let Some(error) = error {
-            report(error);
-        }
+        batch.shrink_to(2 * BATCH);
         for done in flushed {
             // The waiter may have given up.
             let _ = done.send(());
