@@ -15,9 +15,9 @@ use tower_service::Service as _;
 
 use super::{InjectedFault, fault::MALFORMED};
 use crate::service::{GrpcService, adapter_services};
-use mixer_adapter_core::framework::frame::FRAME_PREFIX;
 use mixer_adapter_engine::remote::InProcessTransport;
 use mixer_adapter_host::Host;
+use mixer_adapter_net::grpc::frame;
 
 /// The capacity of a pipe in bytes.
 const PIPE: usize = 64 << 10;
@@ -88,13 +88,10 @@ impl Backend {
 
 /// A response with this message.
 fn message(message: &Bytes) -> Response<Body> {
-    let mut frame = BytesMut::with_capacity(FRAME_PREFIX + message.len());
-    frame.put_u8(0);
     // Written by a test: far below 4 GiB.
-    frame.put_u32(message.len() as u32);
-    frame.put_slice(message);
+    let frame = frame(&[message]).unwrap_or_default();
     let ok = HeaderMap::from_iter([(Status::GRPC_STATUS, HeaderValue::from_static("0"))]);
-    let body = Full::new(frame.freeze()).with_trailers(async { Some(Ok(ok)) });
+    let body = Full::new(frame).with_trailers(async { Some(Ok(ok)) });
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response

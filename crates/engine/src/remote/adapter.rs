@@ -17,7 +17,7 @@ use super::{
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_core::adapter::ConfigErrors;
 use mixer_adapter_host::handler::Caller;
-use mixer_adapter_net::grpc::TraceParent;
+use mixer_adapter_net::grpc::{TraceParent, frame};
 
 /// A handler's client of an out-of-process adapter. It has connections of its own, which are opened by the first call and
 /// reopened when they end (docs/behaviour/connections.md#connecting).
@@ -131,9 +131,9 @@ impl RemoteAdapter {
             address = self.address(),
         );
         let trace = self.exported_span.and_then(|ids| ids(&span)).or(trace);
-        within(deadline, self.attempt(path, exchange::frame(request)?, deadline, trace))
-            .instrument(span)
-            .await
+        let frame =
+            frame(request).map_err(|error| Status::resource_exhausted(format!("the request: {error}")))?;
+        within(deadline, self.attempt(path, frame, deadline, trace)).instrument(span).await
     }
 
     /// The address as `host:port` or `unix:/path`.

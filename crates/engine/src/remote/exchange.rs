@@ -13,7 +13,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine};
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use h2::Reason;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
@@ -27,8 +27,7 @@ use hyper::{
 };
 use tonic::{Code, Status};
 
-use mixer_adapter_core::framework::frame::FRAME_PREFIX;
-use mixer_adapter_net::grpc::TraceParent;
+use mixer_adapter_net::grpc::{FrameError, TraceParent, UnaryMessage, timeout_header};
 
 /// Sends requests on one connection.
 #[derive(Clone, Debug)]
@@ -77,18 +76,6 @@ pub(super) struct Origin {
     pub(super) authority: Authority,
 }
 
-/// Frames a message that is given in pieces.
-pub(super) fn frame(pieces: &[&[u8]]) -> Result<Bytes, Status> {
-    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let prefix = u32::try_from(length)
-        .map_err(|_| Status::resource_exhausted(format!("a request of {length} bytes cannot be sent")))?;
-    let mut frame = BytesMut::with_capacity(FRAME_PREFIX + length);
-    frame.put_u8(0);
-    frame.put_u32(prefix);
-    pieces.iter().for_each(|piece| frame.put_slice(piece));
-    Ok(frame.freeze())
-}
-
 /// Makes a request of a framed message. `token` is the header that authenticates the caller, `trace` the trace that the call is part of.
 pub(super) fn request(
     origin: &Origin,
@@ -113,25 +100,13 @@ pub(super) fn request(
     headers.insert(CONTENT_TYPE, GRPC);
     headers.insert(USER_AGENT, OURS);
     if let Some(timeout) = timeout {
-        headers.insert("grpc-timeout", grpc_timeout(timeout));
+        headers.insert("grpc-timeout", timeout_header(timeout));
     }
     if let Some(trace) = trace.and_then(|trace| HeaderValue::from_str(&trace.to_string()).ok()) {
         headers.insert("traceparent", trace);
     }
     headers.extend(token);
     Ok(request)
-}
-
-/// Writes up to eight digits and a unit, rounded down: the adapter must not assume more time than is left.
-fn grpc_timeout(timeout: Duration) -> HeaderValue {
-    const DIGITS: u128 = 100_000_000;
-    let (amount, unit) = match (timeout.as_micros(), timeout.as_millis(), timeout.as_secs()) {
-        (micros, ..) if micros < DIGITS => (micros, 'u'),
-        (_, millis, _) if millis < DIGITS => (millis, 'm'),
-        (.., seconds) => (u128::from(seconds).min(DIGITS - 1), 'S'),
-    };
-    // Digits and a letter are always a header's value.
-    HeaderValue::from_str(&format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
 }
 
 /// A request without an answer.
@@ -182,14 +157,14 @@ fn broken(error: &hyper::Error) -> Status {
 pub(super) async fn answer(response: Response<Incoming>, at_most: usize) -> Result<Bytes, Status> {
     let (head, mut body) = response.into_parts();
     if let Some(status) = status(&head.headers) {
-        return Err(unless_ok(status).unwrap_or_else(no_message));
+        return Err(unless_ok(status).unwrap_or_else(|| unreadable(FrameError::Missing)));
     }
     check_head(head.status, &head.headers)?;
-    let mut message = Message { at_most, ..Message::default() };
+    let mut message = UnaryMessage::new(at_most);
     let mut trailers = None;
     while let Some(frame) = body.frame().await {
         match frame.map_err(|error| broken(&error))?.into_data() {
-            Ok(data) => message.push(data)?,
+            Ok(data) => message.push(data).map_err(unreadable)?,
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
@@ -200,7 +175,7 @@ pub(super) async fn answer(response: Response<Incoming>, at_most: usize) -> Resu
     };
     match unless_ok(status) {
         Some(status) => Err(status),
-        None => message.finish(),
+        None => message.finish().map_err(unreadable),
     }
 }
 
@@ -208,8 +183,12 @@ fn unless_ok(status: Status) -> Option<Status> {
     (status.code() != Code::Ok).then_some(status)
 }
 
-fn no_message() -> Status {
-    Status::internal("the answer is OK but has no message")
+fn unreadable(error: FrameError) -> Status {
+    let code = match error {
+        FrameError::TooLong { .. } => Code::ResourceExhausted,
+        _ => Code::Internal,
+    };
+    Status::new(code, format!("the answer cannot be read: {error}"))
 }
 
 /// Checks that an answer without a status in its head is gRPC.
@@ -258,94 +237,14 @@ const BASE64: engine::GeneralPurpose = engine::GeneralPurpose::new(
     engine::GeneralPurposeConfig::new().with_decode_padding_mode(engine::DecodePaddingMode::Indifferent),
 );
 
-/// The one message of an answer, while it arrives.
-#[derive(Default)]
-struct Message {
-    at_most: usize,
-    first: Bytes,
-    more: BytesMut,
-}
-
-impl Message {
-    fn push(&mut self, data: Bytes) -> Result<(), Status> {
-        if self.first.is_empty() {
-            // The common case: the message arrives in one piece and is not copied.
-            self.first = data;
-        } else {
-            self.more.extend_from_slice(&data);
-        }
-        self.length().map(drop)
-    }
-
-    /// Returns the length in the prefix once that has arrived, and checks it before the rest arrives.
-    fn length(&self) -> Result<Option<usize>, Status> {
-        let mut prefix = [0; FRAME_PREFIX];
-        let have = self.first.iter().chain(&self.more[..]);
-        if prefix.iter_mut().zip(have).map(|(byte, have)| *byte = *have).count() < FRAME_PREFIX {
-            return Ok(None);
-        }
-        match prefix[0] {
-            0 => {}
-            1 => return Err(Status::internal("the answer is compressed, which was not requested")),
-            flags => {
-                return Err(Status::internal(format!(
-                    "{flags:#04x} is not a valid flag byte of a gRPC message"
-                )));
-            }
-        }
-        let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > self.at_most {
-            return Err(Status::resource_exhausted(format!(
-                "the answer has {length} bytes; the limit is {}",
-                self.at_most
-            )));
-        }
-        if self.first.len() + self.more.len() > FRAME_PREFIX + length {
-            return Err(Status::internal("the answer has more than one message"));
-        }
-        Ok(Some(length))
-    }
-
-    fn finish(self) -> Result<Bytes, Status> {
-        let have = self.first.len() + self.more.len();
-        if have == 0 {
-            return Err(no_message());
-        }
-        match self.length()? {
-            Some(length) if have == FRAME_PREFIX + length => {}
-            _ => return Err(Status::internal("the answer ends in the middle of its message")),
-        }
-        let mut whole = match self.more.is_empty() {
-            true => self.first,
-            false => [&self.first[..], &self.more[..]].concat().into(),
-        };
-        Ok(whole.split_off(FRAME_PREFIX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn timeouts_have_up_to_eight_digits_and_round_down() {
-        for (timeout, text) in [
-            (Duration::from_millis(200), "200000u"),
-            (Duration::from_nanos(1_999), "1u"),
-            (Duration::from_micros(99_999_999), "99999999u"),
-            (Duration::from_micros(100_000_999), "100000m"),
-            (Duration::from_secs(100_000), "100000S"),
-            (Duration::MAX, "99999999S"),
-        ] {
-            assert_eq!(grpc_timeout(timeout), text);
-        }
-    }
-
     fn read(pieces: &[&'static [u8]]) -> Result<Bytes, Code> {
-        let mut message = Message { at_most: 8, ..Message::default() };
+        let mut message = UnaryMessage::new(8);
         let pushed = pieces.iter().try_for_each(|piece| message.push(Bytes::from_static(piece)));
-        pushed.and_then(|()| message.finish()).map_err(|status| status.code())
+        pushed.and_then(|()| message.finish()).map_err(|error| unreadable(error).code())
     }
 
     #[test]

@@ -1,129 +1,49 @@
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tonic::Status;
 
-use super::admission::Admitted;
+use super::{
+    admission::Admitted,
+    framing::{FrameError, UnaryMessage},
+};
 use crate::Limit;
-
-/// The length of the prefix of a gRPC message: one byte of flags, four of length.
-pub(super) const PREFIX: usize = 5;
 
 /// Reads the one message in the body of a unary request.
 ///
 /// A message of more than `max` bytes is refused by its prefix, before it is read: RESOURCE_EXHAUSTED, and the connection stays.
-/// Memory is taken for the bytes that have arrived, not for those that the prefix announces.
+/// Memory is taken for bytes that have arrived, not for announced ones.
 pub(super) async fn read_message<B>(mut body: B, max: usize, call: &Admitted) -> Result<Bytes, Status>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut first = next_data(&mut body).await?.unwrap_or_default();
-    call.add_bytes(first.len())?;
-    if first.len() >= PREFIX {
-        let length = message_length(&first, max, call)?;
-        if first.len() == PREFIX + length {
-            // The common case: the message came in one piece and is not copied.
-            expect_end(&mut body).await?;
-            first.advance(PREFIX);
-            return Ok(first);
-        }
-    }
-    let mut message = BytesMut::from(&first[..]);
-    while message.len() < PREFIX {
-        match next_data(&mut body).await? {
-            Some(data) => append(&mut message, &data, call)?,
-            None if message.is_empty() => return Err(Status::invalid_argument("the request has no message")),
-            None => {
-                return Err(Status::invalid_argument("the request ends within the prefix of its message"));
-            }
-        }
-    }
-    let length = message_length(&message, max, call)?;
-    while message.len() < PREFIX + length {
-        match next_data(&mut body).await? {
-            Some(data) => append(&mut message, &data, call)?,
-            None => {
-                return Err(Status::invalid_argument(format!(
-                    "the message ends after {} of {length} bytes",
-                    message.len() - PREFIX
-                )));
-            }
-        }
-    }
-    if message.len() > PREFIX + length {
-        return Err(one_message());
-    }
-    expect_end(&mut body).await?;
-    message.advance(PREFIX);
-    Ok(message.freeze())
-}
-
-/// Appends bytes that have arrived; the buffer grows with them.
-fn append(message: &mut BytesMut, data: &[u8], call: &Admitted) -> Result<(), Status> {
-    let before = message.capacity();
-    message.extend_from_slice(data);
-    call.add_bytes(message.capacity().saturating_sub(before))
-}
-
-async fn next_data<B>(body: &mut B) -> Result<Option<Bytes>, Status>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
-    while let Some(frame) = body.frame().await {
+    let mut message = UnaryMessage::new(max);
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
         let frame =
             frame.map_err(|error| Status::cancelled(format!("the request was broken off: {error}")))?;
         // Anything but data is trailers, which have no meaning in a request.
         if let Ok(data) = frame.into_data() {
-            return Ok(Some(data));
+            let before = message.memory();
+            message.push(data).map_err(|error| refusal(error, call))?;
+            call.add_bytes(message.memory().saturating_sub(before))?;
         }
     }
-    Ok(None)
+    message.finish().map_err(|error| refusal(error, call))
 }
 
-async fn expect_end<B>(body: &mut B) -> Result<(), Status>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: std::fmt::Display,
-{
-    while !body.is_end_stream() {
-        match next_data(body).await? {
-            None => break,
-            Some(data) if data.is_empty() => {}
-            Some(_) => return Err(one_message()),
+fn refusal(error: FrameError, call: &Admitted) -> Status {
+    let text = error.to_string();
+    match error {
+        FrameError::TooLong { .. } => {
+            call.hit(Limit::MessageSize);
+            Status::resource_exhausted(text)
         }
+        FrameError::Compressed => Status::unimplemented(text),
+        _ => Status::invalid_argument(text),
     }
-    Ok(())
-}
-
-fn one_message() -> Status {
-    Status::invalid_argument("the request has more than one message")
-}
-
-fn message_length(prefix: &[u8], max: usize, call: &Admitted) -> Result<usize, Status> {
-    match prefix[0] {
-        0 => {}
-        1 => {
-            return Err(Status::unimplemented(
-                "compressed messages are not supported; send them uncompressed",
-            ));
-        }
-        flags => {
-            return Err(Status::invalid_argument(format!(
-                "{flags:#04x} is not a valid flag byte of a gRPC message"
-            )));
-        }
-    }
-    let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if length > max {
-        call.hit(Limit::MessageSize);
-        return Err(Status::resource_exhausted(format!(
-            "the message has {length} bytes; the limit is {max}"
-        )));
-    }
-    Ok(length)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Status;
 
-use super::{admission::Admitted, frame::PREFIX, weight::expansion};
+use super::{admission::Admitted, framing::PREFIX, weight::expansion};
 use crate::Limit;
 
 /// The buffers that a stream has before its first message, in bytes.

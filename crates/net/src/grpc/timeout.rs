@@ -31,10 +31,22 @@ fn parse(text: &str) -> Option<Duration> {
     })
 }
 
+/// Returns the value of `grpc-timeout`: up to eight digits and a unit, rounded down, because a server must not assume more time than
+/// is left.
+pub fn timeout_header(timeout: Duration) -> HeaderValue {
+    const DIGITS: u128 = 100_000_000;
+    let (amount, unit) = match (timeout.as_micros(), timeout.as_millis(), timeout.as_secs()) {
+        (micros, ..) if micros < DIGITS => (micros, 'u'),
+        (_, millis, _) if millis < DIGITS => (millis, 'm'),
+        (.., seconds) => (u128::from(seconds).min(DIGITS - 1), 'S'),
+    };
+    // Digits and a letter are always a header's value.
+    HeaderValue::from_str(&format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
-    use std::time::Duration;
+    use super::*;
 
     #[test]
     fn timeouts_have_up_to_eight_digits_and_a_unit() {
@@ -42,6 +54,20 @@ mod tests {
         assert_eq!(parse("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
         for bad in ["", "m", "1", "1x", "123456789m", "-1S", "1.5S", "1µ"] {
             assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn timeouts_are_rounded_down() {
+        for (timeout, text) in [
+            (Duration::from_millis(200), "200000u"),
+            (Duration::from_nanos(1_999), "1u"),
+            (Duration::from_micros(99_999_999), "99999999u"),
+            (Duration::from_micros(100_000_999), "100000m"),
+            (Duration::from_secs(100_000), "100000S"),
+            (Duration::MAX, "99999999S"),
+        ] {
+            assert_eq!(timeout_header(timeout), text);
         }
     }
 }
