@@ -1,4 +1,4 @@
-//! The adapters that come with mixer-adapter, each a crate of its own in a folder beside `src/`.
+//! The adapters that come with mixer-adapter. Each is a crate in a folder beside `src/`.
 //!
 //! # Features
 //!

@@ -38,8 +38,8 @@ impl Adapter for Denier {
     }
 }
 
-/// Makes the denial of a configuration. The defaults of duration and use count are those of [`Check`], 5 s and 1000, as in the
-/// original.
+/// Makes the denial of a configuration. Duration and use count default to 5 s and 1000, as in [`Check`] and in
+/// the original.
 fn denial(params: Params) -> Result<Check, ConfigErrors> {
     let mut status = params.status.unwrap_or_default();
     // An absent code decodes as OK. A status with only a message must still deny; it had the default code in the original, too.

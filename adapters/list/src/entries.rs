@@ -62,7 +62,7 @@ impl Entries {
         }
     }
 
-    /// Returns how much memory the entries of a fetched list take at most, in bytes, but for what is [compiled](Self::compiled_bytes).
+    /// Returns the maximum memory of the entries of a fetched list in bytes, without [compiled](Self::compiled_bytes) expressions.
     pub(super) fn max_bytes(entry_type: EntryType, body: &[u8]) -> usize {
         let count = |separators: &[u8]| body.iter().filter(|byte| separators.contains(byte)).count() + 1;
         match entry_type {
@@ -73,7 +73,7 @@ impl Entries {
         }
     }
 
-    /// Returns about how much memory is taken by what is compiled of the entries, in bytes.
+    /// Estimates the memory of compiled expressions in bytes.
     pub(super) fn compiled_bytes(&self) -> usize {
         match self {
             Self::Patterns(patterns) => patterns.compiled_bytes(),

@@ -39,7 +39,7 @@ pub(super) enum ListError {
 }
 
 impl ListError {
-    /// Returns whether the entries together, not one of them, are refused.
+    /// Returns whether the entries are refused together, not a single entry.
     pub(super) fn is_limit(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Regular expressions in Go's syntax (RE2), translated to that of the crate regex.
+//! Translates regular expressions from Go's syntax (RE2) to the syntax of the crate regex.
 //!
 //! A pattern has the same meaning as in Go, or it is refused. A pattern that both accept with different meanings is rewritten
 //! (`\d`, `\s`, `\w`, `\b`, which are ASCII in Go; `\<`, which is a plain `<`), or refused with an alternative. Some patterns

@@ -1,6 +1,6 @@
 //! Checks values against a list of strings, addresses or patterns, from the configuration or from a URL.
 //!
-//! The behaviour is that of docs/behaviour/adapters.md#listchecker; the README lists the differences.
+//! Behaves as in docs/behaviour/adapters.md#listchecker; the README lists the differences.
 //!
 //! # Features
 //!

@@ -1,7 +1,7 @@
 //! A set of patterns, compiled in time and memory linear in their length.
 //!
-//! Most patterns of long lists are plain texts, with or without anchors. They are found without regular expressions, of which
-//! a set takes longer to compile, and to match, the more there are.
+//! Most patterns of long lists are plain texts, with or without anchors. They are found without regular expressions:
+//! a set of these takes longer to compile and to match the larger it is.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use super::{error::ListError, go_syntax, limits::LIMITS};
 /// The least memory that is counted for regular expressions, in bytes: a search caches about as much.
 const LEAST_BYTES: usize = 512 << 10;
 
-/// Patterns of which any may match.
+/// A set of patterns; any may match.
 #[derive(Debug)]
 pub(super) struct PatternSet {
     /// `^text$`
@@ -29,7 +29,7 @@ pub(super) struct PatternSet {
     /// `text`
     parts: Option<AhoCorasick>,
     expressions: Option<Regex>,
-    /// The memory of what is compiled in bytes, about.
+    /// An estimate of the memory of compiled expressions in bytes.
     compiled_bytes: usize,
 }
 
@@ -80,7 +80,7 @@ impl PatternSet {
         self.compiled_bytes
     }
 
-    /// Returns whether one of the patterns matches a text.
+    /// Returns whether any pattern matches a text.
     pub(super) fn is_match(&self, text: &str) -> bool {
         self.whole.contains(text)
             || self.prefixes.contain_one_of(text.bytes())
@@ -90,8 +90,8 @@ impl PatternSet {
     }
 }
 
-/// Compiles regular expressions, until they are too large. Also returns about how much memory they take, in bytes: twice their own, with
-/// what a search caches.
+/// Compiles regular expressions, until they are too large. Also returns an estimate of their memory in bytes: twice their size, for
+/// the caches of searches.
 fn compile_expressions(expressions: &[String]) -> Result<(Option<Regex>, usize), ListError> {
     if expressions.is_empty() {
         return Ok((None, 0));
@@ -175,8 +175,8 @@ impl Plain {
     }
 }
 
-/// Texts of which one may be a prefix, sorted. None is a prefix of another, so that only the greatest text up to the one looked
-/// up can be its prefix.
+/// Texts that may be prefixes, sorted. None is a prefix of another, so that only the greatest text up to a subject can be its
+/// prefix.
 #[derive(Debug)]
 struct Prefixes(Vec<Box<[u8]>>);
 

@@ -41,7 +41,7 @@ impl Span {
 pub(super) struct Counter {
     span: Option<Span>,
     in_use: i64,
-    /// The sum of the amounts of former slots. It wraps around, as those of slots do: only differences count.
+    /// The sum of the amounts of former slots. It wraps around, like the sums of slots: only differences count.
     freed: i64,
     /// The ticks in which an amount was added, oldest first; empty without a span.
     slots: VecDeque<Slot>,

@@ -94,7 +94,7 @@ impl Counters {
         })
     }
 
-    /// Returns the state of a limit for a request of `amount`, of which `granted` was granted.
+    /// Returns the state of a limit after `granted` of a request of `amount`.
     pub(super) fn state(
         &self,
         counter: u128,

@@ -117,7 +117,7 @@ impl Quota {
         Self { limit, overrides }
     }
 
-    /// Returns the limit for dimensions: that of the first override whose dimensions all match, or else that of the quota.
+    /// Returns the limit for dimensions: from the first override whose dimensions all match, or else from the quota.
     pub(super) fn limit(&self, dimensions: &BTreeMap<String, Value>) -> Limit {
         let matches = |given: &&Override| {
             given.dimensions.iter().all(|(name, literal)| literal.equals(dimensions.get(name)))

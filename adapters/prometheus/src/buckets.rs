@@ -7,7 +7,7 @@ use super::params::metric_info::{
 
 /// The default bounds of the Go client.
 const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// The maximum number of buckets, each of which takes a counter in every series.
+/// The maximum number of buckets; each takes a counter in every series.
 const MOST: usize = 1_000;
 
 /// A definition of buckets that is not valid.

@@ -284,7 +284,7 @@ impl Expiry {
     }
 }
 
-/// Converts a name of Mixer to one of Prometheus (docs/behaviour/adapters.md#metrics-and-labels).
+/// Converts a name of Mixer to a valid name in Prometheus (docs/behaviour/adapters.md#metrics-and-labels).
 fn safe_name(name: &str) -> String {
     let name = name.strip_prefix('/').unwrap_or(name);
     name.chars().filter(|c| *c != '-').map(|c| if matches!(c, '/' | '.' | ' ') { '_' } else { c }).collect()

@@ -133,7 +133,7 @@ impl Family {
         &self.definition
     }
 
-    /// Sets the help text, which is that of the handler that was opened last.
+    /// Sets the help text. The handler that was opened last determines it.
     pub(super) fn set_help(&self, help: String) {
         *self.help.lock() = help;
     }

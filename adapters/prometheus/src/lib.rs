@@ -1,6 +1,6 @@
 //! Exposes metric instances to Prometheus.
 //!
-//! The behaviour is that of docs/behaviour/adapters.md#prometheus; the README lists the differences.
+//! Behaves as in docs/behaviour/adapters.md#prometheus; the README lists the differences.
 
 mod amount;
 mod buckets;

@@ -1,4 +1,4 @@
-//! The scrapes in progress, each of which holds the values of a metric.
+//! The scrapes in progress. Each holds the values of a metric.
 
 use std::{
     pin::pin,

@@ -1,4 +1,4 @@
-//! Serves the page, on a thread of its own: neither a long page nor a slow scraper stalls calls.
+//! Serves the page on a separate thread, so that neither a long page nor a slow scraper stalls calls.
 
 use std::{
     fmt, io, iter,
@@ -100,7 +100,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The least size of a part of a page in bytes, but for the last one.
+/// The minimum size of a part of a page in bytes, except the last one.
 const PART: usize = 64 << 10;
 
 type Page = UnsyncBoxBody<Bytes, ScrapeError>;

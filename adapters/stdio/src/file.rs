@@ -1,4 +1,4 @@
-//! Log files with rotation. Not from a crate, because the names of rotated files and the limits are those of the original.
+//! Log files with rotation. Not from a crate, because the names of rotated files and the limits follow the original.
 
 use std::{
     ffi::{OsStr, OsString},

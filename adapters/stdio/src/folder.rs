@@ -89,7 +89,7 @@ impl Folder {
     }
 }
 
-/// Whether an error is that of `cap_std` for a link out of the root, which does not come from the system.
+/// Returns whether `cap_std` refused a link out of the root. Such an error does not come from the system.
 fn leads_out(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }

@@ -1,4 +1,4 @@
-//! The format of lines. JSON is written by hand, because the order of fields and the escapes are those of the original.
+//! The format of lines. JSON is written by hand, because the order of fields and the escapes follow the original.
 
 use std::{
     collections::BTreeMap,

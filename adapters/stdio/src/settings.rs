@@ -52,7 +52,7 @@ impl Levels {
 }
 
 impl Settings {
-    /// Validates a configuration and reports all faults. The file must be one that `access` allows.
+    /// Validates a configuration and reports all faults. `access` must allow the file.
     pub(super) fn read(params: &Params, access: &Access) -> Result<Self, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let stream = Stream::try_from(params.log_stream).unwrap_or_else(|_| {

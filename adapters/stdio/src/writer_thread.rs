@@ -30,7 +30,7 @@ use super::{
 /// The maximum size of a queue in bytes, which only the lines of one call can exceed.
 const QUEUE_LIMIT: usize = 8 * 1024 * 1024;
 
-/// The maximum number of targets, each of which has a thread.
+/// The maximum number of targets. Each has a thread.
 const WRITERS: usize = 256;
 
 /// How long closing a handler waits for its lines to be written.
@@ -58,7 +58,7 @@ pub(super) enum OpenError {
 /// rotated once.
 static TARGETS: Mutex<BTreeMap<Target, Weak<SharedTarget>>> = Mutex::new(BTreeMap::new());
 
-/// The threads that are free. One that is blocked outlasts the handlers of its target.
+/// The free threads. A blocked thread outlasts the handlers of its target.
 static FREE_THREADS: Semaphore = Semaphore::const_new(WRITERS);
 
 /// A handler's access to its target. Writing does not block.

@@ -64,7 +64,7 @@ pub struct Counts {
     pub closed: AtomicU64,
     /// Sessions that expired.
     pub expired: AtomicU64,
-    /// Sessions that ended in favour of those of others.
+    /// Sessions that were evicted for other ones.
     pub evicted: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! Limits on what calls and sessions may keep.
+//! Limits on the state that calls and sessions leave.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ pub enum Limit {
 impl Limit {
     const ALL: [Self; 3] = [Self::ConfigSize, Self::Sessions, Self::SessionBytes];
 
-    /// Returns its name: that of the flag, if there is one.
+    /// Returns its name: the flag, if there is one.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConfigSize => "max-config-size",

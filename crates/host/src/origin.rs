@@ -1,4 +1,4 @@
-//! Where a configuration comes from, and what follows for it.
+//! The origin of a configuration, and what it may reach.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ pub enum Origin {
     Call,
 }
 
-/// The files, hosts and adapters that configurations may use, by their origin. By default those of servers, calls and sessions may configure
-/// every adapter, and reach no file and no host.
+/// The files, hosts and adapters that configurations may use, by their origin. By default, configurations of servers, calls and sessions may
+/// configure every adapter, and reach no file and no host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessPolicy {

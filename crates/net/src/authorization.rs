@@ -21,7 +21,7 @@ pub struct Authorization {
     tokens: Option<Arc<Tokens>>,
     #[cfg(feature = "tls")]
     jwt: Option<Arc<JwtVerifier>>,
-    /// The names that may call the paths of a group. Any authenticated client may call those of other groups.
+    /// The names that may call the paths of a group. Other groups are open to any authenticated client.
     groups: BTreeMap<&'static str, BTreeSet<String>>,
     group_of: fn(&str) -> Option<&'static str>,
     certificates: bool,
@@ -41,7 +41,7 @@ impl Authorization {
         }
     }
 
-    /// Knows clients by their certificates: only those with one of these SANs, or if there are none, all whose certificates are valid.
+    /// Authenticates clients by certificate. If `names` is not empty, the certificate must have a SAN in it.
     #[must_use]
     pub fn with_certificates(self, sans: Vec<String>) -> Self {
         let sans = (!sans.is_empty()).then(|| sans.into_iter().collect());

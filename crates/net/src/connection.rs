@@ -55,7 +55,7 @@ pub enum Protocol {
 pub struct ConnectionLimits {
     /// The HTTP version and its limits.
     pub protocol: Protocol,
-    /// Connections at a time. Silent connections give way to further ones, which wait to be served if there is none.
+    /// Connections at a time. Beyond them, idle connections are closed for new ones, which wait if none is idle.
     pub max_connections: usize,
     /// Connections at a time from one IP address; further ones are closed. `None` sets no limit.
     pub max_connections_per_peer: Option<usize>,
@@ -141,10 +141,10 @@ where
 /// The longest head of an HTTP/1.1 request in bytes, which is buffered until it is complete.
 const MAX_HTTP1_HEAD: usize = 64 << 10;
 
-/// How long a silent connection that gives way to a new one may take to end.
-const GIVE_WAY: Duration = Duration::from_secs(1);
+/// How long an idle connection that is evicted may take to end.
+const EVICTION_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves requests on one stream until the peer ends it, its age drains it, it gives way to others, or `stop` ends it.
+/// Serves requests on one stream until the peer ends it, its age drains it, it is evicted, or `stop` is cancelled.
 pub(crate) async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unread + Unpin + 'static,
     state: &Arc<ConnectionState>,
@@ -178,7 +178,7 @@ pub(crate) async fn serve_stream(
             ended = connection.as_mut() => Ok(ended),
             () = aged => Err(limits.grace),
             () = stop.cancelled() => Err(limits.grace),
-            () = state.drain.cancelled() => Err(GIVE_WAY.min(limits.grace)),
+            () = state.drain.cancelled() => Err(EVICTION_GRACE.min(limits.grace)),
             () = state.cut.cancelled() => Err(Duration::ZERO),
             () = no_preface => {
                 state.hit(Limit::HandshakeTimeout);

@@ -1,4 +1,4 @@
-//! The open connections of a port: the calls that each of them has, and which give way when there are too many.
+//! The open connections of a port with their calls, and which of them are evicted when there are too many.
 
 #[cfg(test)]
 mod tests;
@@ -32,16 +32,16 @@ use crate::{Limit, LimitHits, workers::WorkerRef};
 /// Periods for which unwritten answers are counted apart.
 const PERIODS: usize = 4;
 
-/// Connections younger than this give way after all others: their client may be about to call.
+/// Connections younger than this are evicted last: their clients may be about to call.
 const YOUTH: Duration = Duration::from_secs(1);
 
-/// A connection that called within this time, in milliseconds, gives way after those that did not.
+/// A connection that called within this time, in milliseconds, is evicted after others.
 const LATELY: u64 = 1_000;
 
 /// The longest time for which the result of a search for the busiest connection is used again to refuse calls.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Calls that all connections of a port may begin at a time, as far as each may begin [`LEAST_CALLS`].
+/// Calls that all connections of a port may begin at a time, divided among them; each may begin [`LEAST_CALLS`].
 const CALLS: usize = 65_536;
 
 /// The least number of calls that a connection may begin at a time.
@@ -67,11 +67,11 @@ pub(crate) struct Connections {
     hits: Arc<LimitHits>,
     start: Instant,
     period: AtomicUsize,
-    /// The last search for the busiest connection, by what was searched.
+    /// The last search for the busiest connection, by resource.
     searched: [Mutex<Option<Search>>; 3],
-    /// Connections that were cut off to make room, until the last of their calls is dropped.
+    /// Connections that were closed to make room, until their last call is dropped.
     cut_off: Mutex<Vec<Weak<ConnectionState>>>,
-    /// Bytes of calls that were ended in favour of others, until they are released.
+    /// Bytes of evicted calls, until they are released.
     evicted_bytes: AtomicUsize,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Connections {
 #[derive(Clone, Copy, Debug)]
 struct Search {
     at: Instant,
-    /// What the busiest connection held.
+    /// The amount that the busiest connection held.
     most: usize,
-    /// What connections that were cut off, and calls that were ended, still held.
+    /// The amount that closed connections and evicted calls still held.
     releasing: usize,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct ConnectionState {
     greeted: AtomicBool,
     /// Milliseconds from the start of the port to the last call, counted from 1; 0 before the first call.
     last_call: AtomicU64,
-    /// Whether the client may be silent, as far as not more than half of all are: it has a session or a stream.
+    /// Whether it has a session or a stream, and is exempt from idle eviction (at most half of all connections are).
     kept: AtomicBool,
     /// The queue in which its large calls wait.
     pub(crate) large_calls: Arc<Semaphore>,
@@ -135,13 +135,13 @@ struct PendingCalls {
 #[derive(Debug)]
 struct PendingCall {
     evict: oneshot::Sender<Limit>,
-    holder: Arc<dyn GiveWay>,
+    holder: Arc<dyn Evictable>,
 }
 
-/// What gives up what it holds when it is ended in favour of others, even if nobody polls it.
-pub(crate) trait GiveWay: fmt::Debug + Send + Sync {
+/// Releases its share when it is evicted, even if nobody polls it.
+pub(crate) trait Evictable: fmt::Debug + Send + Sync {
     /// Is called once.
-    fn give_way(&self);
+    fn on_evicted(&self);
 }
 
 impl PendingCalls {
@@ -153,7 +153,7 @@ impl PendingCalls {
     }
 }
 
-/// What a connection has too much of, if a limit is reached.
+/// A resource that the connections share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resource {
     Waiting,
@@ -206,8 +206,8 @@ impl Connections {
         self.count.load(Relaxed)
     }
 
-    /// Returns how many calls another connection may begin at a time. It falls with the number of connections: one of few, such as a
-    /// proxy's, may begin many.
+    /// Returns how many calls another connection may begin at a time. It falls with the number of connections, so that a proxy's may
+    /// begin many.
     fn calls_of_another(&self) -> usize {
         (CALLS / (self.count() + 1)).max(LEAST_CALLS)
     }
@@ -221,11 +221,9 @@ impl Connections {
         self.hits.count(limit);
     }
 
-    /// Ends silent connections to make room for a new one: those that sent no preface, then those that never called, then those
-    /// without a call being answered, longest silence first, then those that called within [`LATELY`], the largest backlog first.
-    /// Those younger than [`YOUTH`] give way in the same order after all others, unless most are. Nothing is known of those that wait
-    /// for their first turn. Those whose clients may be silent are spared, but no more than half of all connections. Returns whether
-    /// there was one.
+    /// Evicts idle connections to make room for a new one; returns whether there was one. The order is that of [`Silence`]; within
+    /// a kind, the longest idle or the largest backlog comes first. Connections younger than [`YOUTH`] come last, unless most are
+    /// young. Connections that wait for their first turn are not known to be idle. Exempt connections are spared, up to half of all.
     pub(crate) fn end_silent(&self) -> bool {
         let open = self.open.lock();
         let now = Instant::now();
@@ -299,7 +297,7 @@ impl Connections {
     }
 }
 
-/// Ways to be silent, the first to give way first.
+/// Why a connection is idle, in eviction order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Silence {
     NoPreface,
@@ -349,8 +347,7 @@ impl ConnectionState {
         self.max_begun
     }
 
-    /// Counts a call that has begun, until it is first worked on, when what is returned is dropped. Returns `None` for a call too many,
-    /// which counts as a hit of the limit.
+    /// Counts a call that nobody has worked on, until the guard is dropped. Returns `None` beyond the limit, which counts as a hit.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<Begun> {
         let begun = Begun(self.clone());
         if self.begun.fetch_add(1, Relaxed) < self.max_begun {
@@ -399,7 +396,7 @@ impl ConnectionState {
         self.kept.store(true, Relaxed);
     }
 
-    /// The kind of silence, and what orders those of one kind; `None` while the connection is in use.
+    /// Returns why the connection is idle, and its order within this kind; `None` while it is in use.
     fn silence(&self) -> Option<(Silence, (Reverse<usize>, u64))> {
         let (is_ending, had_turn) =
             (self.drain.is_cancelled() || self.cut.is_cancelled(), self.had_turn.load(Relaxed));
@@ -423,7 +420,7 @@ impl ConnectionState {
         }
     }
 
-    /// Returns what it holds and can be made to give up: nothing once it has been cut off, and no bytes of calls that never had to wait.
+    /// Returns the amount that can be evicted: nothing of a closed connection, and no bytes of calls that never had to wait.
     fn holds(&self, resource: Resource) -> usize {
         let is_empty = |resource| self.has(resource) == 0;
         let is_busy =
@@ -447,9 +444,9 @@ impl ConnectionState {
         self.unwritten.iter().map(|period| period.load(Relaxed)).sum()
     }
 
-    /// Makes room for `amount` of a resource, of which `excess` more is used than there is: the connection that holds the most loses
-    /// a call, or is cut off if its peer does not read the answers that it holds. Returns false if this connection itself would then
-    /// hold the most. Nobody loses a call while the excess is about to be released anyway.
+    /// Makes room for `amount` of a resource whose use exceeds the limit by `excess`. The connection that holds the most loses a call,
+    /// or is closed if its peer does not read answers. Returns false if this connection would then hold the most. Evicts nothing if
+    /// enough is already being released.
     pub(crate) fn make_room(&self, resource: Resource, amount: usize, excess: usize, limit: Limit) -> bool {
         let mine = self.has(resource) + amount;
         let mut searched = self.port.searched[resource as usize].lock();
@@ -490,18 +487,18 @@ impl ConnectionState {
             self.pending(stage).fetch_sub(1, Relaxed);
             // Fails for a call that ends just now.
             if call.evict.send(limit).is_ok() {
-                call.holder.give_way();
+                call.holder.on_evicted();
                 self.hit(limit);
                 return true;
             }
         }
     }
 
-    /// Registers a call that has to wait, so that it can be ended in favour of calls on other connections: `holder` gives way then.
+    /// Registers a call that has to wait, so that it can be evicted for calls on other connections. `holder` is told then.
     pub(crate) fn register(
         self: &Arc<Self>,
         stage: Stage,
-        holder: Arc<dyn GiveWay>,
+        holder: Arc<dyn Evictable>,
     ) -> (Registered, oneshot::Receiver<Limit>) {
         let (evict, evicted) = oneshot::channel();
         let mut calls = self.calls.lock();
@@ -542,7 +539,7 @@ impl ConnectionState {
     }
 }
 
-/// A call that has begun, and that nobody has worked on, until it is dropped.
+/// A call that nobody has worked on yet, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Begun(Arc<ConnectionState>);
 
@@ -552,7 +549,7 @@ impl Drop for Begun {
     }
 }
 
-/// A call that can be ended in favour of others, until it is dropped.
+/// A call that can be evicted, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Registered {
     connection: Arc<ConnectionState>,
@@ -562,7 +559,7 @@ pub(crate) struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // What is removed is dropped without the lock.
+        // Dropped after the lock is released.
         let removed = self.connection.calls.lock().of(self.stage).remove(&self.id);
         if removed.is_some() {
             self.connection.pending(self.stage).fetch_sub(1, Relaxed);

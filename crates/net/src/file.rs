@@ -10,10 +10,10 @@ use rustix::fs::OFlags;
 /// Far more than certificates, keys, tokens and lists need.
 const MAX_SIZE: u64 = 4 << 20;
 
-/// Opens a file to read it. Links are followed, as those of mounted config maps must be.
+/// Opens a file to read it. Links are followed: mounted config maps consist of them.
 ///
 /// # Errors
-/// Those of the system, and what is no regular file: reading a pipe or a device may never end.
+/// Errors of the system, and a file that is not regular: reading a pipe or a device may never end.
 pub fn open_file(path: &Path) -> io::Result<File> {
     // Opening a pipe would wait for its other end.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// Reads a whole file of up to 4 MiB.
 ///
 /// # Errors
-/// Those of [`open_file`], and a file that is longer.
+/// As for [`open_file`], and a file that is longer.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_file_within(path, MAX_SIZE)
 }
@@ -37,7 +37,7 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads a whole file of up to `max` bytes.
 ///
 /// # Errors
-/// Those of [`open_file`], and a file that is longer.
+/// As for [`open_file`], and a file that is longer.
 pub fn read_file_within(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let length = open_file(path)?.take(max.saturating_add(1)).read_to_end(&mut content)?;

@@ -16,8 +16,8 @@ const POLL: Duration = Duration::from_secs(2);
 /// How long a file that is missing or has no bytes counts as being written.
 const WRITING: Duration = Duration::from_secs(10);
 
-/// The content of a file that is followed when it changes. The default content admits nobody: it replaces that of a file which is
-/// missing or empty for [`WRITING`]. While the file has faults, the former content stays in use, and the fault is logged once.
+/// The content of a file that is followed when it changes. The default content admits nobody; it is used when
+/// the file has been missing or empty for [`WRITING`]. While the file has faults, the former content stays in use, and the fault is logged once.
 #[derive(Debug)]
 pub(crate) struct FollowedFile<T, E> {
     path: PathBuf,

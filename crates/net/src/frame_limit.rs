@@ -27,12 +27,12 @@ const CONTINUATION: u8 = 9;
 /// CONTINUATION, of small DATA and of RST_STREAM.
 const RATE: Rate = Rate { burst: 100, every: Duration::from_millis(100) };
 
-/// How often a client may send control frames (WINDOW_UPDATE, PING, RST_STREAM, PRIORITY and unknown ones) beyond those that the
-/// traffic of its calls permits. h2 answers or logs each of them.
+/// How often a client may send control frames (WINDOW_UPDATE, PING, RST_STREAM, PRIORITY and unknown ones) in addition to
+/// the number that the traffic of its calls permits. h2 answers or logs each of them.
 const CONTROL_RATE: Rate = Rate { burst: 1_000, every: Duration::from_millis(10) };
 
-/// The number of control frames that each frame of DATA or HEADERS permits, sent or received. Clients send a WINDOW_UPDATE of the
-/// stream and one of the connection for a frame of DATA, some a PING that measures the bandwidth, and a RST_STREAM for a call.
+/// The number of control frames that each frame of DATA or HEADERS permits, sent or received. For a frame of
+/// DATA, clients send a WINDOW_UPDATE for the stream and for the connection, some a PING to measure the bandwidth, and a RST_STREAM.
 const CONTROL_PER_FRAME: u32 = 8;
 
 /// The maximum number of control frames that earlier traffic permits.
@@ -50,7 +50,7 @@ pub(crate) struct FrameLimitStream<S> {
 /// Where in the input of a connection its next byte is.
 #[derive(Debug)]
 enum Input {
-    /// In the preface, of which this number of bytes has arrived.
+    /// In the preface, after this number of bytes.
     Preface(usize),
     /// In the frames of HTTP/2.
     Frames { position: FramePosition, settings: Bucket },
@@ -188,7 +188,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameLimitStream<S> {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         if let Some(limit) = self.exceeded(&buffer.filled()[before..]) {
             self.connection.hit(limit);
-            // What is not passed on costs nothing.
+            // Bytes that are not passed on cost nothing.
             buffer.set_filled(before);
             let reason = format!("the peer sends more frames than {} permits", limit.name());
             return Poll::Ready(Err(io::Error::other(reason)));

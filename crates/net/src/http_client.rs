@@ -27,7 +27,7 @@ use crate::{
     tls::{self, TlsError},
 };
 
-/// An HTTP/1.1 client for requests that are rare: each has a connection of its own. Does not follow redirects.
+/// An HTTP/1.1 client for rare requests: each opens a connection. Does not follow redirects.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     timeout: Duration,

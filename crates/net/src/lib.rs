@@ -1,4 +1,4 @@
-//! Network plumbing of mixer-adapter, one of each machine.
+//! Network plumbing of mixer-adapter.
 //!
 //! - [`Listener`]: accepts connections and serves HTTP on them, with limits, ages, drain and optional TLS.
 //! - [`Workers`]: the threads that connections are served on.

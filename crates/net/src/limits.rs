@@ -46,7 +46,7 @@ impl Limit {
         Self::ControlFrames,
     ];
 
-    /// Returns the name, which is that of the flag of `serve` if it has one.
+    /// Returns the name: the flag of `serve`, if there is one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calls => "max-calls",

@@ -44,7 +44,7 @@ impl Listener {
     /// ended, and is removed when the listener is dropped.
     ///
     /// # Errors
-    /// An address that cannot be listened on, such as one that is in use.
+    /// The address cannot be bound, for example because it is in use.
     pub async fn bind(address: &ListenAddress) -> io::Result<Self> {
         Socket::bind(address).await.map(Self::new)
     }
@@ -62,7 +62,7 @@ impl Listener {
     /// Moves the socket to the current runtime, which then accepts connections.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn moved(self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.moved()?, ..self })
     }
@@ -77,7 +77,7 @@ impl Listener {
     /// Returns the address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn address(&self) -> io::Result<ListenAddress> {
         self.socket.address()
     }
@@ -90,7 +90,7 @@ impl Listener {
     /// Serves HTTP until `stop` is cancelled, then drains: the socket closes, connections take no more requests, and requests in
     /// flight have [`ConnectionLimits::grace`] to finish. Returns when every connection has ended.
     ///
-    /// Each connection runs on one of the `workers`, and has a service of its own from `make_service`. With TLS, connections are
+    /// Each connection runs on a thread of `workers`, and has a service from `make_service`. With TLS, connections are
     /// accepted once the certificate's files are usable.
     pub async fn serve<S: HttpService>(
         self,
@@ -141,7 +141,7 @@ impl Listener {
             let (stream, address) = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Perhaps there are no file descriptors left, of which silent connections hold some.
+                    // Perhaps there are no file descriptors left; idle connections hold some.
                     let ended = port.open.end_silent();
                     tracing::warn!(%error, ended_silent_connection = ended, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
@@ -181,7 +181,7 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections end by themselves within the grace; their tasks get this long to be seen ending.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// What the connections of a port share.
+/// The state that the connections of a port share.
 #[derive(Clone)]
 struct Port<M> {
     limits: ConnectionLimits,
@@ -193,12 +193,12 @@ struct Port<M> {
 }
 
 impl<M> Port<M> {
-    /// Waits until there is room for one more connection. Silent connections give way at once.
+    /// Waits until there is room for one more connection. Evicts idle ones.
     async fn make_room(&self) {
         let max = self.limits.max_connections;
         loop {
             let count = self.open.count();
-            // Those that give way take a moment to end.
+            // Evicted connections take a moment to end.
             if count < max || (self.open.end_silent() && count <= max + max / 8) {
                 return;
             }

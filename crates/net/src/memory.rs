@@ -1,7 +1,7 @@
 use std::{fs, path::Path};
 
-/// Returns the memory that this process can use in bytes: that of the machine, or of its container (cgroup v2 or v1) if that has
-/// less. `None` if the system does not say.
+/// Returns the memory that this process can use in bytes: the limit of its container (cgroup v2 or v1), or the memory of the machine
+/// if that is less. `None` if the system does not say.
 pub fn available_memory() -> Option<u64> {
     read_limits(Path::new("/"))
 }

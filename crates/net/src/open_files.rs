@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of open files, sockets included, as far as the process may, and returns the limit.
+/// Raises the limit of open files and sockets to its hard limit, and returns it.
 ///
 /// Linux starts processes with 1,024 of them for the sake of programs that use `select`, and lets them have more.
 pub fn raise_open_files() -> usize {

@@ -5,7 +5,7 @@ use std::{
 
 /// The amounts of a limited resource by owner. At the limit, the owner that holds the most loses first.
 ///
-/// - The amount of an owner is the sum of what was added less what was removed; owners without an amount are forgotten.
+/// - The amount of an owner is the sum of its additions less its removals; owners without an amount are forgotten.
 /// - The heaviest owner holds at least as much as every other one; of equals, the greatest is the heaviest.
 /// - Every operation takes logarithmic time, apart from [`can_spare`](Self::can_spare).
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tokio_util::either::Either;
 
 use crate::random;
 
-/// Connections that wait to be accepted, as far as the system permits it.
+/// The maximum number of connections that wait to be accepted; the system may allow fewer.
 const QUEUE: i32 = 4_096;
 
 /// The address of a listening socket.

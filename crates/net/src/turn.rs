@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{socket::Unread, turns::LENGTH, workers::WorkerRef};
 
-/// Bytes that all connections of a thread read at once in one round of turns, as far as each reads [`LEAST`].
+/// Bytes that all connections of a thread read in one round of turns, divided among them; each may read [`LEAST`].
 const ROUND: usize = 64 << 10;
 
 /// The least that a connection reads at once: some seven small calls.
@@ -132,7 +132,7 @@ impl<S: AsyncRead + Unread + Unpin> AsyncRead for TurnStream<S> {
             self.turn.unread.store(self.stream.unread().max(1), Relaxed);
             return Poll::Pending;
         }
-        // Of its own, because `ReadBuf::take` needs unsafe code to note what it has read.
+        // Separate, because `ReadBuf::take` needs unsafe code to advance the outer buffer.
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(may_read.min(buffer.remaining())));
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut part))?;
         let read = part.filled().len();

@@ -1,4 +1,4 @@
-//! The connections of one thread take turns: the one that has the least to do is next.
+//! The connections of one thread take turns: the one with the least work is next.
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use std::{
 /// A turn in which calls took this long ends.
 pub(crate) const LENGTH: Duration = Duration::from_micros(250);
 
-/// A connection is at most this far behind the one of the latest turn: it waits for that much of each of the others.
+/// The maximum distance of a connection behind the latest turn: it waits at most for that much of every other one.
 const MOST_BEHIND: Duration = LENGTH.saturating_mul(2);
 
 /// Unread bytes that put a connection as far behind as it can be: some hundred small calls.
@@ -30,10 +30,9 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The connections that wait for a turn on one thread.
 ///
-/// A connection that had more to do when its turn ended goes behind those that had not, the further the more that is. So one with few
-/// calls is served at once, however many others are busy, and even if it calls more often than each of those has a turn: what came
-/// while it waited is little beside what the others have. A clock, which goes the slower the more connections wait, bounds how long one
-/// goes behind others.
+/// A connection that had more to do when its turn ended goes behind the others, in proportion to its backlog. So a connection with few
+/// calls is served at once, however many others are busy, and even if it calls more often than each of them has a turn. A clock, which
+/// goes the slower the more connections wait, bounds how long a busy connection waits.
 #[derive(Default)]
 pub(crate) struct Turns {
     waiting: Mutex<Waiting>,
@@ -54,14 +53,14 @@ struct Waiting {
 
 impl Default for Waiting {
     fn default() -> Self {
-        // What is before the others is not before zero.
+        // So that idle connections, which go before others, are not before zero.
         let clock = LENGTH;
         Self { queue: BTreeMap::new(), added: Vec::new(), clock, arrivals: 0, is_closed: false }
     }
 }
 
 impl Waiting {
-    /// Adds a connection with as many bytes to read, of which one that was idle has 0.
+    /// Adds a connection with `backlog` bytes to read; 0 if it was idle.
     fn push(&mut self, id: u64, backlog: usize) {
         self.arrivals += 1;
         let time = match backlog {
@@ -138,7 +137,7 @@ struct Wakes {
     state: Mutex<State>,
 }
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Clone, Copy)]
 enum State {
     Idle,
@@ -196,7 +195,7 @@ impl Giver {
             let (turns, state) = (self.turns.clone(), Mutex::new(State::Waits));
             let wakes = Arc::new(Wakes { id: self.ids, turns, state });
             self.connections.insert(self.ids, Served { work, backlog, wakes });
-            // Behind those that had a turn.
+            // Behind connections that had a turn.
             waiting.push(self.ids, 1);
         }
         let next = waiting.pop();

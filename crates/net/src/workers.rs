@@ -24,13 +24,13 @@ use tokio_util::{
 
 use crate::turns::Turns;
 
-/// The threads that serve connections, each with a runtime of its own.
+/// The threads that serve connections, each with its own runtime.
 ///
 /// A current-thread runtime costs about half the CPU of a
 /// shared one per request (docs/behaviour/libraries.md#runtimes), and a call that blocks one thread does not stop the others.
 ///
-/// The connections of a thread take turns. Calls run on the thread of their connection. While they occupy it for long, others run on threads that have nothing to do. Large
-/// calls run on as many threads of their own, so that small ones do not wait for them.
+/// The connections of a thread take turns. Calls run on the thread of their connection. While they occupy it for long, others run on idle threads. Large
+/// calls run on as many separate threads, so that small ones do not wait for them.
 #[derive(Clone, Debug)]
 pub struct Workers {
     workers: Arc<[Worker]>,
@@ -75,7 +75,7 @@ impl LargeThreads {
         Arc::new(Self { free: Arc::new(Semaphore::new(threads.len())), idle: Mutex::new(threads) })
     }
 
-    /// Waits for a free thread. Connections take turns: each has one call at most in the queue.
+    /// Waits for a free thread. Each connection has at most one call in the queue.
     async fn wait(self: &Arc<Self>, connection: Arc<Semaphore>) -> Option<LargeThread> {
         // Neither is ever closed, and a permit stands for an idle thread.
         let _first = connection.acquire_owned().await.ok()?;
@@ -92,7 +92,7 @@ impl Drop for LargeThread {
     }
 }
 
-/// What a worker has to do.
+/// The load of a worker.
 #[derive(Debug, Default)]
 struct Load {
     /// Whether it runs a call now.
@@ -141,7 +141,7 @@ impl Workers {
     }
 }
 
-/// One of the [`Workers`], for one connection.
+/// A thread of the [`Workers`], for one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerRef {
     workers: Arc<[Worker]>,
@@ -175,7 +175,7 @@ impl WorkerRef {
         self.backlog.store(backlog, Relaxed);
     }
 
-    /// Returns what was noted last.
+    /// Returns the last value of [`set_backlog`](Self::set_backlog).
     pub(crate) fn backlog(&self) -> usize {
         self.backlog.load(Relaxed)
     }
@@ -185,8 +185,8 @@ impl WorkerRef {
         self.workers[self.index].turns.length()
     }
 
-    /// Runs a call on a connection of this worker: on its own thread, or on another one that has nothing to do while calls
-    /// occupy its own for long.
+    /// Runs a call on a connection of this worker: on its own thread, or on an idle one while calls occupy its own
+    /// for long.
     ///
     /// # Errors
     /// A call on another thread that panics, or whose thread ends.
@@ -207,8 +207,8 @@ impl WorkerRef {
         }
     }
 
-    /// Runs a large call of a connection on a thread for those, of which each begins one after the other: most of the work is that of
-    /// the first poll. `connection` is the queue of the connection. The call ends when the future is dropped.
+    /// Runs a large call of a connection on a thread for large calls. Each thread begins one at a time: most of the work is in the first
+    /// poll. `connection` is the queue of the connection. The call ends when the future is dropped.
     ///
     /// # Errors
     /// A call that panics, or whose thread ends.
@@ -301,7 +301,7 @@ impl Drop for TakenOver {
     }
 }
 
-/// A thread with a runtime of its own, for what must go on while all other threads are busy. It ends when this is dropped.
+/// A thread with a runtime, for work that must go on while all other threads are busy. It ends when this is dropped.
 #[derive(Debug)]
 pub struct OwnThread {
     runtime: Handle,

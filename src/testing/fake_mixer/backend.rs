@@ -1,6 +1,6 @@
 //! The adapters of a test as a server: the gRPC services of their host on pipes, with injected faults.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};

@@ -12,7 +12,7 @@ use super::opening_queue::{Opening, OpeningQueue};
 /// The maximum number of threads of one blocking adapter.
 const THREADS: usize = 64;
 
-/// The threads of one blocking adapter. Each adapter has a limit of its own, so that one that stalls does not take the
+/// The threads of one blocking adapter. Each adapter has its own limit, so that an adapter that stalls does not take the
 /// threads of the others.
 #[derive(Clone)]
 pub(crate) struct BlockingThreads {
@@ -29,7 +29,7 @@ impl BlockingThreads {
         Self { runtime, free: Arc::new(Semaphore::new(threads)) }
     }
 
-    /// Runs a future on a thread of its own, after waiting for a free one. Returns `None` if the server shuts down first.
+    /// Runs a future on a separate thread, after waiting for a free one. Returns `None` if the server shuts down first.
     ///
     /// When the caller is dropped, the future ends at its next `.await`; a blocked thread cannot be stopped.
     pub(crate) async fn run<F>(&self, work: F) -> Option<F::Output>
@@ -47,13 +47,13 @@ impl BlockingThreads {
     }
 }
 
-/// A thread that nobody else takes.
+/// A thread that is reserved until this is dropped.
 pub(crate) struct FreeThread {
     runtime: Handle,
     taken: Taken,
 }
 
-/// What gives a thread back when it is dropped.
+/// Returns a thread when it is dropped.
 enum Taken {
     Thread(#[allow(dead_code, reason = "it is dropped")] OwnedSemaphorePermit),
     Opening(#[allow(dead_code, reason = "it is dropped")] Opening),
@@ -103,11 +103,11 @@ pub(crate) enum Opener {
     Connection(u64),
 }
 
-/// The threads on which handlers of one adapter are opened and configurations validated: never those that serve calls, the
-/// admin port or signals, because an adapter may block there, or compute for long.
+/// The threads on which handlers of one adapter are opened and configurations validated: never the
+/// threads of calls, the admin port or signals, because an adapter may block there, or compute for long.
 ///
-/// The configuration of the server has threads of its own. Connections take turns for those of calls, by the time that their openings
-/// took.
+/// The configuration of the server has separate threads. Connections take turns for the threads of calls, by the time that their
+/// openings took.
 #[derive(Clone)]
 pub(crate) struct OpeningThreads {
     runtime: Handle,
@@ -124,7 +124,7 @@ impl OpeningThreads {
         }
     }
 
-    /// Waits for a free thread. Who stops waiting has taken nothing.
+    /// Waits for a free thread. Cancel safe.
     pub(crate) async fn wait(&self, opener: Opener) -> Option<FreeThread> {
         let Opener::Connection(connection) = opener else {
             return self.configuration.wait().await;

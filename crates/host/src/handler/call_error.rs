@@ -190,8 +190,8 @@ impl CallError {
 }
 
 impl CallError {
-    /// Returns the details of the adapter's error, as far as they fit into a header. The others are counted as events `details_omitted`
-    /// of the adapter.
+    /// Returns the details of the adapter's error that fit into a header. The others are counted as events `details_omitted` of the
+    /// adapter.
     pub fn details(&self) -> Vec<Any> {
         let (Self::Refused { adapter, source } | Self::Failed { adapter, source }) = self else {
             return Vec::new();

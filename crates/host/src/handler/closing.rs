@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-/// Closes handlers on a runtime that outlives those that serve calls, and counts the handlers that are still open.
+/// Closes handlers on a runtime that outlives the runtimes of calls, and counts the handlers that are still open.
 #[derive(Clone, Debug)]
 pub struct Closing {
     runtime: Handle,

@@ -8,7 +8,7 @@ use std::{
 use super::Handler;
 use mixer_adapter_core::framework::digest::Digest;
 
-/// The handler of one configuration. The lock is held while the handler is opened, so that it is opened once.
+/// The handler of a configuration. The lock is held while the handler is opened, so that it is opened once.
 pub(super) type Entry = tokio::sync::Mutex<Weak<Handler>>;
 
 /// An entry while its handler is opened.
@@ -26,7 +26,7 @@ pub(super) struct OpenHandlers {
 const SLACK: usize = 1024;
 
 impl OpenHandlers {
-    /// Returns the entry of a configuration, which is created if there is none.
+    /// Returns the entry of a configuration, after creating it if necessary.
     pub(super) fn entry(&mut self, digest: Digest) -> Arc<Entry> {
         if self.entries.len() >= 2 * self.swept + SLACK {
             self.sweep();

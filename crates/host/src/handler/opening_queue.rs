@@ -12,14 +12,13 @@ use tokio::sync::oneshot;
 /// Connections whose openings took the same number of these have used as much as each other.
 const STEP: Duration = Duration::from_millis(50);
 
-/// For each of these that passes without an opening, a second of what a connection used is forgotten.
+/// A connection's used time decreases by a second for this many seconds without an opening.
 const FORGOTTEN: u32 = 8;
 
-/// A number of openings at a time, at most one of them of each connection.
+/// Limits the openings at a time; each connection has at most one.
 ///
-/// The connection whose openings took the least time is next. Of those with the same time, such as all that open their first handler, the
-/// one that came first and the one that came last go in turn: many that came together do not delay one that came after them, and nobody
-/// waits for ever.
+/// The connection whose openings took the least time is next. Among equals, such as connections that open their first handler, the
+/// oldest and the newest alternate: a burst does not delay a connection that comes after it, and nobody waits for ever.
 #[derive(Clone)]
 pub(super) struct OpeningQueue(Arc<Mutex<Queue>>);
 
@@ -36,7 +35,7 @@ struct Queue {
     swept: usize,
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Default)]
 struct Connection {
     used: Duration,
@@ -46,7 +45,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Forgets of what it used as much as the time since its last opening allows.
+    /// Decreases the used time by the time since the last opening.
     fn forget(&mut self, now: Instant) {
         if let Some(ended) = self.ended.replace(now) {
             self.used = self.used.saturating_sub(now.duration_since(ended) / FORGOTTEN);
@@ -55,7 +54,7 @@ impl Connection {
 }
 
 impl Queue {
-    /// Forgets the connections that used nothing, when there are many.
+    /// Removes connections without used time, when there are many.
     fn sweep(&mut self, now: Instant) {
         if self.connections.len() <= 2 * self.swept {
             return;

@@ -39,13 +39,13 @@ thread_local! {
 /// Runs code of an adapter, and returns its panic.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, PanicError> {
     let outer = IS_CONTAINED.replace(true);
-    // It is of a panic which the adapter caught itself.
+    // Left by a panic that the adapter caught itself.
     SITE.take();
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CONTAINED.set(outer);
     outcome.map_err(|panic| {
         let message = message(&*panic).to_owned();
-        // The first site is that of an earlier panic, if the adapter caught it.
+        // The first site belongs to an earlier panic, if the adapter caught it.
         let site = SITE.take().filter(|site| site.message == message);
         PanicError { message, site }
     })
@@ -63,7 +63,7 @@ pub(crate) async fn contain_future<F: Future>(future: F) -> Result<F::Output, Pa
 }
 
 impl PanicError {
-    /// Counts and logs the panic; `method` is that of the adapter.
+    /// Counts and logs the panic of `method` of the adapter.
     pub(crate) fn report(&self, adapter: &AdapterInfo, method: &'static str) {
         adapter.panics.inc();
         if let Some(suppressed) = adapter.panic_log.admit() {
@@ -88,7 +88,7 @@ impl PanicSite {
         Self { message, location, backtrace: Backtrace::capture() }
     }
 
-    /// Logs the panic as one of the process.
+    /// Logs the panic as a panic of the process.
     fn log(&self) {
         static LIMIT: LogLimit = LogLimit::new();
         if let Some(suppressed) = LIMIT.admit() {
@@ -111,7 +111,7 @@ impl PanicSite {
     }
 }
 
-/// Logs the panics of this process by `tracing`, in place of printing them: those of adapters with the adapter, and all others
+/// Logs the panics of this process by `tracing`, in place of printing them: panics of adapters with the adapter, all others
 /// where they begin. Call this once, when a program starts.
 ///
 /// `flush` writes the log after a panic that may end the process.

@@ -293,7 +293,7 @@ impl HandlerTable {
         let rights: &[u8] = if access.is_limited() { b"limited" } else { b"" };
         let digest = Digest::of([adapter.name.as_bytes(), &config, rights]);
         let entry = self.open.lock().entry(digest);
-        // Without retention, a handler does not even continue with the state of one that is being closed.
+        // Without retention, a handler does not even continue the state of a handler that is being closed.
         let states = if self.state_limits.time.is_zero() {
             Arc::new(RetainedStates::new(self.state_limits))
         } else {
@@ -346,7 +346,7 @@ struct Opening {
     timeout: Duration,
 }
 
-/// What the beginning of an opening finds.
+/// The outcome of [`Opening::begin`].
 enum Begun<'e> {
     /// Another caller has opened the handler.
     Opened(Arc<Handler>),

@@ -51,8 +51,8 @@ impl Host {
         outcome.inspect_err(|error| self.log_refusal(error, caller))
     }
 
-    /// Releases one of the caller's claims on a session, or one whose connection has ended. The last release ends the session;
-    /// its handler closes after calls in flight.
+    /// Releases a claim of the caller on a session, or an abandoned claim. The last release ends the session; its handler closes
+    /// after calls in flight.
     ///
     /// # Errors
     /// [`CallError::UnknownSession`] if no session has this id, [`CallError::NotClaimed`] if all of its claims belong to
@@ -122,7 +122,7 @@ impl Host {
         Ok(id)
     }
 
-    /// Counts sessions that ended in favour of one of a caller, and logs them, at most ten times in ten seconds.
+    /// Counts and logs sessions that were evicted for a caller's. Logs at most ten times in ten seconds.
     fn count_evicted(&self, evicted: usize, caller: &Caller) {
         if evicted == 0 {
             return;

@@ -58,7 +58,7 @@ pub enum SessionLimitError {
 }
 
 impl Default for SessionOptions {
-    /// A random key, and calls find sessions of their own connection only.
+    /// A random key; calls find only sessions of their connection.
     fn default() -> Self {
         Self { key: SessionKey::random(), lookup: SessionLookup::Own, limits: SessionLimits::default() }
     }
@@ -73,7 +73,7 @@ pub enum SessionLookup {
     /// Sessions created on the connection of the call, by the same peer.
     #[default]
     Own,
-    /// These, and if there is none the newest of any connection.
+    /// These, or else the newest session of any connection.
     Any,
 }
 
@@ -182,8 +182,8 @@ pub trait SessionStore: Send + Sync {
     ) -> Result<Option<usize>, SessionLimitError>;
 
     /// Stores a new session with one claim, or adds a claim to an equal session that was stored meanwhile. Returns how many sessions
-    /// ended for it. At a limit, the connection with the most sessions loses its newest claims. Sessions whose connections have
-    /// ended count as those of one connection.
+    /// ended for it. At a limit, the connection with the most sessions loses its newest claims. All sessions whose connections
+    /// have ended count for one owner.
     ///
     /// # Errors
     /// The limit that the session exceeds, if no connection holds more than its own would. Normally no other session ends then.

@@ -5,8 +5,8 @@ use crate::Workers;
 #[derive(Debug)]
 struct Holder(Arc<ConnectionState>, usize);
 
-impl GiveWay for Holder {
-    fn give_way(&self) {
+impl Evictable for Holder {
+    fn on_evicted(&self) {
         self.0.remove_bytes(self.1);
         self.0.add_evicted_bytes(self.1);
     }

@@ -11,15 +11,14 @@ use tonic::Status;
 use crate::{
     Limit,
     answer_body::until_written,
-    connections::{ConnectionState, GiveWay, Resource, Stage},
+    connections::{ConnectionState, Evictable, Resource, Stage},
     workers::WorkerRef,
 };
 
 /// Bytes of a call that count as part of its slot, so that small calls need not be weighed.
 pub const FREE_BYTES: usize = 4096;
 
-/// What all calls of a server share. When a part is used up, calls of the connection that holds the most of it give way to those
-/// of others.
+/// The resources that all calls of a server share. When one is used up, the connection that holds the most of it loses calls.
 #[derive(Debug)]
 pub(super) struct Pools {
     working: Pool,
@@ -77,9 +76,9 @@ pub(super) struct Admitted {
     pools: Arc<Pools>,
     connection: Arc<ConnectionState>,
     works: AtomicBool,
-    /// Bytes of its request, what is made of it, and its answer.
+    /// Bytes of its request, of data derived from it, and of its answer.
     bytes: AtomicUsize,
-    /// Bytes of what is made of its request.
+    /// Bytes of data derived from its request.
     expanded: AtomicUsize,
     large: Mutex<LargeBytes>,
 }
@@ -88,7 +87,7 @@ pub(super) struct Admitted {
 #[derive(Debug, Default)]
 struct LargeBytes {
     bytes: usize,
-    /// Whether the call was ended in favour of others, and is about to release them.
+    /// Whether the call was evicted and is about to release them.
     evicted: bool,
 }
 
@@ -147,7 +146,7 @@ impl Admitted {
         Ok(())
     }
 
-    /// Releases what was made of the request.
+    /// Releases the data derived from the request.
     pub(super) fn release_expanded(&self) {
         self.remove_bytes(self.expanded.swap(0, Relaxed));
     }
@@ -177,7 +176,7 @@ impl Admitted {
         Ok(WaitingPlace { pools: self.pools.clone() })
     }
 
-    /// Awaits a stage of the call. If the call has to give way to those of others meanwhile, it fails with the limit's refusal.
+    /// Awaits a stage of the call. If the call is evicted meanwhile, it fails with the error of the limit.
     pub(super) async fn unless_evicted<T>(
         self: &Arc<Self>,
         stage: Stage,
@@ -187,7 +186,7 @@ impl Admitted {
         tokio::select! {
             biased;
             done = work => {
-                // A call that was ended meanwhile counts as one that releases what it holds.
+                // A call that was evicted meanwhile already counts as releasing its share.
                 evicted.close();
                 evicted.try_recv().map_or(done, |limit| Err(limit.exhausted()))
             }
@@ -209,9 +208,9 @@ impl Admitted {
     }
 }
 
-impl GiveWay for Admitted {
-    /// Makes its bytes count as about to be released, and no longer as those of its connection.
-    fn give_way(&self) {
+impl Evictable for Admitted {
+    /// Moves its bytes from the share of its connection to the bytes that are being released.
+    fn on_evicted(&self) {
         let mut large = self.large.lock();
         if !std::mem::replace(&mut large.evicted, true) {
             self.connection.remove_bytes(large.bytes);
@@ -235,7 +234,7 @@ fn large(bytes: usize) -> usize {
     bytes.saturating_sub(FREE_BYTES)
 }
 
-/// The memory that one call takes of what the server has for all calls.
+/// The memory that one call takes from the server's.
 #[derive(Clone, Debug)]
 pub struct CallMemory(Arc<Admitted>);
 
@@ -244,8 +243,8 @@ impl CallMemory {
         Self(call)
     }
 
-    /// Takes memory for what the call makes of its request, until the call is answered. Returns false if there is none left, which
-    /// counts as a hit of the limit.
+    /// Takes memory for data derived from the request, until the call is answered. Returns false beyond the limit, which counts as a
+    /// hit.
     pub fn take(&self, bytes: usize) -> bool {
         let taken = self.0.add_bytes(bytes).is_ok();
         if taken {
@@ -259,10 +258,10 @@ impl CallMemory {
         self.0.expanded.load(Relaxed)
     }
 
-    /// Takes or releases memory, so that it has taken `bytes` in all.
+    /// Takes or releases memory until it has taken `bytes` in all.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if there is none left, which counts as a hit of the limit.
+    /// RESOURCE_EXHAUSTED beyond the limit, which counts as a hit.
     pub fn resize(&self, bytes: usize) -> Result<(), Status> {
         let taken = self.taken();
         match bytes.checked_sub(taken) {

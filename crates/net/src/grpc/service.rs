@@ -39,14 +39,13 @@ use crate::{
 
 /// The unary methods of a server, by path.
 pub trait Methods: Send + Sync + 'static {
-    /// One of the methods.
+    /// A method.
     type Method: Send;
 
     /// Returns the method with a path.
     fn find(&self, path: &str) -> Option<Self::Method>;
 
-    /// Whether a client that called this method may be silent from then on, because it has a session: its connection does not give
-    /// way to new ones.
+    /// Whether a client that called this method has a session, so that its connection is exempt from idle eviction.
     fn keeps_connection(&self, method: &Self::Method) -> bool;
 
     /// Whether the fallback answers requests with this path as soon as their only message has arrived, so that
@@ -107,7 +106,7 @@ pub struct CallLimits {
 /// Requests of more bytes take so long to decode and to answer that small ones should not wait for them.
 const LARGE_MESSAGE: usize = 32 << 10;
 
-/// The longest message for the fallback in bytes: that of tonic's decoders.
+/// The longest message for the fallback in bytes, as in tonic's decoders.
 const MAX_STREAMED_MESSAGE: usize = 4 << 20;
 
 /// A tower service that answers [`Methods`] itself and passes every other request to a fallback, such as tonic's router.
@@ -128,7 +127,7 @@ struct Shared<M> {
 }
 
 impl<M: Methods, F> UnaryService<M, F> {
-    /// Serves `methods`, and by `fallback` what is none of them.
+    /// Serves `methods`, and every other path by `fallback`.
     pub fn new(methods: M, limits: CallLimits, fallback: F) -> Self {
         Self::create(methods, None, limits, fallback)
     }
@@ -327,7 +326,7 @@ impl<M: Methods> Shared<M> {
         admitted.begin_work()?;
         let is_large = message.len() > LARGE_MESSAGE;
         let keeps_connection = self.methods.keeps_connection(&method);
-        // In a box of its own, which another thread can take over, and so that the future around it is small: it is moved.
+        // Boxed, so that another thread can take it over, and so that the future around it is small: it is moved.
         let work = Box::pin(async move { self.methods.call(method, message, caller).await });
         let mut work = pin!(async {
             match admitted.worker() {
@@ -392,7 +391,7 @@ impl<M: Methods> Shared<M> {
             (Some(asked), Some(limit)) => Some(asked.min(limit)),
             (asked, limit) => asked.or(limit),
         };
-        // A deadline beyond the range of the clock is none.
+        // A deadline beyond the range of the clock does not matter.
         Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 }
@@ -404,7 +403,7 @@ fn too_late(limit: Duration) -> Status {
 /// Awaits `work` until a deadline.
 ///
 /// # Errors
-/// Those of `work`, and DEADLINE_EXCEEDED.
+/// Errors of `work`, and DEADLINE_EXCEEDED.
 pub async fn within<T>(
     deadline: Option<Instant>,
     work: impl Future<Output = Result<T, Status>>,
@@ -417,7 +416,7 @@ pub async fn within<T>(
     }
 }
 
-/// Refuses what is not gRPC (POST with its own content type), and compressed messages.
+/// Refuses requests that are not gRPC (POST with its content type), and compressed messages.
 #[allow(clippy::result_large_err)] // the refusal is the response itself, made once a call
 fn check_protocol(method: &Method, headers: &CallHeaders<'_>) -> Result<(), Response<UnaryBody>> {
     let plain = |code: StatusCode| {

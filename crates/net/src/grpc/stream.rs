@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Admitted, WaitingPlace};
 use crate::{
     Limit,
-    connections::{ConnectionState, GiveWay, Registered, Stage},
+    connections::{ConnectionState, Evictable, Registered, Stage},
 };
 
-/// The open request of a stream, until its response has ended or it gives way to others.
+/// The open request of a stream, until its response has ended or it is evicted.
 ///
-/// It gives way at once: a peer that does not read keeps the body of its response from being polled.
+/// Eviction takes effect at once: the body of a response is not polled if the peer does not read.
 #[derive(Debug)]
 pub(super) struct OpenStream {
     open: CancellationToken,
@@ -51,15 +51,15 @@ impl OpenStream {
         self.open.clone()
     }
 
-    /// Registers the stream, so that it can be ended in favour of calls on other connections.
+    /// Registers the stream, so that it can be evicted.
     pub(super) fn register(self: &Arc<Self>) -> (Registered, oneshot::Receiver<Limit>) {
         self.connection.register(Stage::Waiting, self.clone())
     }
 }
 
-impl GiveWay for OpenStream {
-    fn give_way(&self) {
-        self.call.give_way();
+impl Evictable for OpenStream {
+    fn on_evicted(&self) {
+        self.call.on_evicted();
         *self.state.lock() = State::Evicted(self.connection.add_unwritten());
         self.open.cancel();
     }
@@ -74,7 +74,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// The body of an answer that is not a unary method's. It ends with RESOURCE_EXHAUSTED if its call has to give way to others.
+/// The body of an answer that is not a unary method's. It ends with RESOURCE_EXHAUSTED if its call is evicted.
 #[derive(Debug)]
 pub struct StreamBody<B> {
     body: B,

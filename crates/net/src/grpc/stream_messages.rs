@@ -36,9 +36,8 @@ pub(super) struct MessageRules {
 ///
 /// Messages are passed on when they are complete: tonic's decoders take memory for the announced length at once.
 ///
-/// Memory is taken for the buffers of the stream, for its longest message so far, as far as that has arrived, since a decoder
-/// keeps its buffer for the next message, and for what is in flight: the message that arrives, and what the service decodes
-/// until it reads on. It is released at the end of the stream, which a service that reads in a task of its own learns here.
+/// Memory is charged for the buffers of the stream, the largest message so far (decoders keep that buffer) and bytes in flight: the
+/// message that arrives, and messages that the service decodes until it reads on. It is released at the end of the stream.
 #[derive(Debug)]
 pub struct StreamMessages<B> {
     body: B,
@@ -51,7 +50,7 @@ pub struct StreamMessages<B> {
     message: PartialMessage,
     /// Completes when the message that has begun took too long.
     late: Option<Pin<Box<Sleep>>>,
-    /// What has arrived of the message.
+    /// Bytes of the incomplete message.
     held: BytesMut,
     /// The length of the longest message so far.
     longest: usize,
@@ -88,7 +87,7 @@ impl<B> StreamMessages<B> {
         })
     }
 
-    /// Takes memory for bytes that have arrived, and returns those of complete messages.
+    /// Takes memory for bytes that have arrived, and returns the complete messages.
     fn received(&mut self, mut data: Bytes) -> Result<Bytes, Status> {
         let Added { longest, complete } = self.message.add(data.clone(), self.rules.max_size);
         self.set_longest(longest)?;
@@ -115,7 +114,7 @@ impl<B> StreamMessages<B> {
         Ok(messages)
     }
 
-    /// Returns complete messages with those that are compressed decompressed: a few bytes may stand for very many.
+    /// Decompresses the compressed ones of complete messages: a few bytes may stand for very many.
     fn decompressed(&mut self, messages: Bytes) -> Result<Bytes, Status> {
         let max = self.rules.max_size;
         if !self.gzip || Frames::of(&messages, max).all(|(compressed, _)| !compressed) {
@@ -209,7 +208,7 @@ where
         if self.ended.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
-        // What was passed on has been decoded.
+        // Messages that were passed on have been decoded.
         let held = self.held.len();
         self.set_in_flight(held)?;
         loop {

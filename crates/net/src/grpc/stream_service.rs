@@ -42,7 +42,7 @@ impl StreamLimits {
 pub struct StreamMemory(Arc<Pools>);
 
 impl StreamMemory {
-    /// Limits what the messages take at a time to that many bytes.
+    /// Limits the memory of all messages to `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
         Self(Arc::new(Pools::new(usize::MAX, usize::MAX, max_bytes)))
     }
@@ -59,7 +59,7 @@ impl StreamMemory {
 
 /// A tower service that limits the memory of requests whose messages another service decodes, such as tonic's router.
 ///
-/// A request has its [`CallMemory`] as an extension, for what the service makes of the messages.
+/// A request has its [`CallMemory`] as an extension, for data that the service derives from the messages.
 #[derive(Clone, Debug)]
 pub struct StreamService<S> {
     service: S,
@@ -74,7 +74,7 @@ impl<S> StreamService<S> {
         Self::with_pools(limits.memory.pools(), limits.rules(), service)
     }
 
-    /// Limits the requests of `service` together with those of others.
+    /// Limits the requests of `service` together with other ones.
     pub(super) fn with_pools(pools: Arc<Pools>, rules: MessageRules, service: S) -> Self {
         Self { service, pools, rules, connection: ConnectionState::detached() }
     }

@@ -11,7 +11,7 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// Creates the value for a span; `None` if one of its ids is 0, which is not valid.
+    /// Creates the value for a span; `None` if an id is 0, which is not valid.
     pub fn new(trace_id: u128, parent_id: u64, is_sampled: bool) -> Option<Self> {
         (trace_id != 0 && parent_id != 0).then_some(Self { trace_id, parent_id, is_sampled })
     }

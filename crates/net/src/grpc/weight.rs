@@ -9,7 +9,7 @@ const NUMBER: usize = 8;
 /// Messages may be nested this deep; prost refuses deeper ones.
 const MAX_DEPTH: usize = 100;
 
-/// Returns about how many bytes the decoded form of a message takes beyond those that arrived.
+/// Estimates how many bytes the decoded form of a message takes in addition to the encoded one.
 ///
 /// A field of two bytes may become a message of several hundred. What precedes a fault counts, too: a decoder has made it when it finds the
 /// fault. Takes time in proportion to the number of fields.
@@ -20,7 +20,7 @@ pub fn expansion(message: &[u8]) -> usize {
     sum
 }
 
-/// Adds what the fields take. Returns `None` for bytes that are not a message; those before the fault are added.
+/// Adds the memory of the fields. Returns `None` for bytes that are not a message, after adding the fields before the fault.
 fn add_fields(sum: &mut usize, mut bytes: &[u8], depth: usize) -> Option<()> {
     while !bytes.is_empty() {
         let tag = varint(&mut bytes)?;

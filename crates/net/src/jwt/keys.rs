@@ -44,7 +44,7 @@ pub enum JwksError {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct KeySet(Vec<Key>);
 
-/// A public key, with the only algorithm that it is used for: that of a token decides nothing.
+/// A public key with its only algorithm. The `alg` of a token does not choose another one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
     id: Option<String>,

@@ -35,7 +35,7 @@ const LEEWAY: f64 = 60.0;
 /// The longest token in bytes.
 const MAX_TOKEN: usize = 8 << 10;
 
-/// The number of accepted tokens that are verified once, and that of refused ones.
+/// The number of accepted tokens, and of refused ones, whose verification is cached.
 const MAX_VERIFIED: u64 = 4_096;
 
 /// What JSON Web Tokens must say.
@@ -46,7 +46,7 @@ pub struct JwtOptions {
     pub jwks: PathBuf,
     /// The issuer that tokens must have; `None` accepts any whose keys are in the file.
     pub issuer: Option<String>,
-    /// Audiences of which a token must have one. Without any, tokens that are for an audience are refused.
+    /// Accepted audiences. If empty, tokens with `aud` are rejected.
     pub audiences: Vec<String>,
     /// The header that tokens are in; in `authorization`, `Bearer` may stand before them.
     pub header: HeaderName,
@@ -64,7 +64,7 @@ impl JwtOptions {
         Self { issuer, ..self }
     }
 
-    /// Accepts tokens for one of these audiences only.
+    /// Accepts only tokens for these audiences.
     #[must_use]
     pub fn with_audiences(self, audiences: Vec<String>) -> Self {
         Self { audiences, ..self }
@@ -165,8 +165,8 @@ impl JwtVerifier {
         Ok(Arc::new(Self { options, keys }))
     }
 
-    /// Returns the name of the client whose token a request has; `None` without a token or with one that is not accepted.
-    /// `refused` counts those of the connection.
+    /// Returns the name of the client whose token a request has; `None` without an accepted token.
+    /// `refused` counts the refused tokens of the connection.
     pub(crate) fn client(&self, headers: &HeaderMap, refused: &RefusedTokens) -> Option<Arc<str>> {
         let token = header_token(headers, &self.options.header)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();

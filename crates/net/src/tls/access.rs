@@ -15,8 +15,8 @@ use tonic::Status;
 use super::Identity;
 use crate::read_file;
 
-/// The peers that may open streams, or those that may not. An empty list allows nobody; Istio's allows everybody where it is missing
-/// (docs/behaviour/mcp.md#access-lists).
+/// An allow list or a deny list of the peers that may open streams. An empty allow list allows nobody; a missing list in Istio's format
+/// allows everybody (docs/behaviour/mcp.md#access-lists).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessList {
     names: BTreeSet<String>,
@@ -24,12 +24,12 @@ pub struct AccessList {
 }
 
 impl AccessList {
-    /// Allows peers with one of these SANs, such as `spiffe://cluster.local/ns/istio-system/sa/galley`.
+    /// Allows peers with any of these SANs, such as `spiffe://cluster.local/ns/istio-system/sa/galley`.
     pub fn allow<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { names: names.into_iter().map(Into::into).collect(), denies: false }
     }
 
-    /// Allows any authenticated peer except those with one of these SANs.
+    /// Allows any authenticated peer without these SANs.
     pub fn deny<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self { denies: true, ..Self::allow(names) }
     }

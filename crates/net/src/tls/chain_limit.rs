@@ -14,8 +14,8 @@ use webpki::EndEntityCert;
 const MAX_CERTIFICATES: usize = 8;
 /// The maximum size of the certificates of a peer in bytes.
 const MAX_BYTES: usize = 16 << 10;
-/// How many more certificates than names the authorities of a peer may have, for one that two others have signed. Any of those with
-/// the name of an authority that is trusted may have issued each other, and each path through them takes a signature of up to 2 ms.
+/// How many more certificates than names the authorities of a peer may have, for an authority with two signatures. Certificates with
+/// the name of a trusted authority may have issued each other, and each path through them takes a signature of up to 2 ms.
 const MAX_NAMESAKES: usize = 1;
 
 /// A verifier of chains within the limit, by another verifier.

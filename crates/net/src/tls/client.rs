@@ -34,7 +34,7 @@ impl Client {
     /// [`TlsError::Disabled`] in builds without TLS.
     pub fn new(options: ClientOptions) -> Result<Arc<Self>, TlsError> {
         let files = options.files();
-        // A client reads its files for each connection, of which it makes few.
+        // Files are read again for each connection; connections are rare.
         let reloader = CertReloader::new(Duration::ZERO, files, move |materials| config(materials, &options));
         Ok(Arc::new(Self(reloader)))
     }
@@ -49,8 +49,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Opens TLS on a new connection to the server `name`, for one of the `protocols` (ALPN). Uses the certificates as their files are
-    /// now.
+    /// Opens TLS on a new connection to the server `name`, for `protocols` (ALPN), with the current content of
+    /// the certificate files.
     ///
     /// # Errors
     /// A name that no certificate can have, and a handshake that fails or takes too long.

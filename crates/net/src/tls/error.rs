@@ -11,7 +11,7 @@ pub enum TlsError {
         file: TlsFile,
         /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// No certificate authority to trust.

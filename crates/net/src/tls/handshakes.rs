@@ -1,4 +1,4 @@
-//! Handshakes run on threads of their own: verifying what a peer shows takes time before anybody knows who it is.
+//! Threads for handshakes: verifying a certificate takes time, and the peer is not known before.
 
 use std::{io, sync::LazyLock};
 
@@ -9,7 +9,7 @@ use crate::OwnThread;
 /// A thread for handshakes.
 pub(super) struct Handshakes(LazyLock<io::Result<OwnThread>>);
 
-/// Handshakes with clients, of which strangers begin as many as a port has room for.
+/// Handshakes with clients. Strangers can begin as many as a port admits.
 pub(super) static WITH_CLIENTS: Handshakes = Handshakes(LazyLock::new(|| OwnThread::start("tls-clients")));
 
 /// Handshakes with servers, which those with clients do not hold up.

@@ -3,8 +3,8 @@ use std::net::IpAddr;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use webpki::EndEntityCert;
 
-/// The identity in a peer's certificate: its URIs, DNS names and IP addresses. Those of the authorities above it do not count, as in
-/// Istio: the holder of a certificate is not its authority.
+/// The identity in a peer's certificate: its URIs, DNS names and IP addresses. Names in the certificates of its authorities do not
+/// count, as in Istio.
 #[derive(Clone, Debug)]
 pub struct Identity {
     certificate: CertificateDer<'static>,

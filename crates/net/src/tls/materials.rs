@@ -51,7 +51,7 @@ impl TlsMaterials {
         self.0.iter().find(|material| material.file == file)
     }
 
-    /// The authorities of the file, and with `system` those that the system trusts.
+    /// Returns the authorities of the file and, with `system`, the system's.
     pub(super) fn roots(&self, system: bool) -> Result<Arc<RootCertStore>, TlsError> {
         let mut roots = RootCertStore::empty();
         if system {
@@ -76,7 +76,7 @@ impl TlsMaterials {
         Ok(Some((certificate.certificates()?, parsed)))
     }
 
-    /// An error in one of the files.
+    /// Makes the error of a file.
     pub(super) fn unusable(&self, file: TlsFile, reason: impl Into<String>) -> TlsError {
         match self.get(file) {
             Some(material) => material.unusable(reason),

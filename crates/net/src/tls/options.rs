@@ -10,7 +10,7 @@ pub struct Credentials {
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// The authorities that issue the certificates of peers. Those that the system trusts do not count.
+    /// The authorities that issue the certificates of peers. The system's are not trusted.
     pub authorities: PathBuf,
 }
 
@@ -65,14 +65,14 @@ pub enum ServerIdentity {
     /// The name by which the server is dialed.
     #[default]
     DialedName,
-    /// One of these SANs.
+    /// Any of these SANs.
     AnyOf(Vec<String>),
-    /// One of the URI SANs of the client's own certificate.
+    /// Any URI SAN of the client's own certificate.
     SameAsClient,
 }
 
 impl ClientOptions {
-    /// Mutual TLS with `credentials`. A server must have one of the SANs in `servers`, or if there are none, the dialed name.
+    /// Mutual TLS with `credentials`. A server must have a SAN in `servers`, or the dialed name if `servers` is empty.
     pub fn mutual(credentials: Credentials, servers: Vec<String>) -> Self {
         let Credentials { certificate, key, authorities } = credentials;
         Self {

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{
 
 use super::Identity;
 
-/// Accepts a server whose certificate chains to a trusted one and has one of these SANs, such as `spiffe://..`. The name by which
+/// Accepts a server whose certificate chains to a trusted one and has any of these SANs, such as `spiffe://..`. The name by which
 /// the server was dialed does not count.
 #[derive(Debug)]
 pub(super) struct SanVerifier {

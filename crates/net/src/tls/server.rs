@@ -42,7 +42,7 @@ impl Server {
         Ok(Arc::new(Self { access: Some(Access::new(access)), config: reloader(options) }))
     }
 
-    /// Creates a server that has no list of peers of its own, and reads its files.
+    /// Creates a server without a list of peers, and reads its files.
     ///
     /// # Errors
     /// A file that cannot be used, and [`TlsError::Disabled`] in builds without TLS.

@@ -74,7 +74,7 @@ impl StoredSession {
             .position(|claims| claims.connection == Some(connection) && claims.peer.as_deref() == peer)
     }
 
-    /// Returns the position of claims that a caller may remove: those of its connection, or of the same peer elsewhere.
+    /// Returns the position of claims that a caller may remove: made on its connection, or elsewhere by the same peer.
     pub(super) fn owned_by(&self, caller: &Caller) -> Option<usize> {
         self.made_by(caller.connection, caller.peer.as_deref()).or_else(|| {
             let peer = caller.peer.as_deref()?;

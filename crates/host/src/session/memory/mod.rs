@@ -29,9 +29,9 @@ pub struct MemoryStore {
 
 /// The sessions and their claims.
 ///
-/// At a limit, the owner with the largest share loses its newest claim, until the sessions are within the limit. The share of an
-/// owner has every session that it claims: a session ends with its last claim, so one that several connections claim is not lost
-/// with those of a greedy one.
+/// At a limit, the owner with the largest share loses its newest claim, until the sessions are within the limit. Every session
+/// that an owner claims counts for it. A session ends with its last claim, so sessions that a greedy connection shares with others
+/// survive its evictions.
 #[derive(Debug, Default)]
 struct Sessions {
     by_id: HashMap<SessionId, StoredSession>,
@@ -212,8 +212,8 @@ impl Sessions {
         self.settle(&id)
     }
 
-    /// Evicts claims of those that hold more than an owner, whose newest claim was added, until all are within the limits. The
-    /// sessions that end are moved to `ended`.
+    /// Evicts claims of owners with a larger share than `owner`, which has just added a claim, until the sessions are within the limits.
+    /// Moves sessions that end to `ended`.
     ///
     /// # Errors
     /// The limit, if others do not hold enough. The newest claim of the owner is evicted then.
