@@ -41,7 +41,6 @@ impl PatternSet {
         let (mut prefixes, mut suffixes, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut expressions = Vec::new();
         for pattern in patterns {
-            let listed = |source| ListError::ListedPattern { pattern: pattern.to_owned(), source };
             match counted.add(pattern)? {
                 Some(Plain { text, start: true, end: true }) => {
                     whole.insert(text.into_boxed_str());
@@ -51,7 +50,10 @@ impl PatternSet {
                     suffixes.push(text.into_bytes().into_iter().rev().collect());
                 }
                 Some(Plain { text, start: false, end: false }) => parts.push(text.into_bytes()),
-                None => expressions.push(go_syntax::translate(pattern).map_err(listed)?),
+                None => expressions.push(
+                    go_syntax::translate(pattern)
+                        .map_err(|source| ListError::ListedPattern { pattern: pattern.to_owned(), source })?,
+                ),
             }
         }
         let parts = if parts.is_empty() {

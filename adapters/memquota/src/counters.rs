@@ -136,21 +136,22 @@ impl Counters {
 
     /// Removes unused counters, and returns an estimate of the memory of the others in bytes.
     pub(super) fn compact(&self, now: Duration) -> usize {
-        let bytes = |shard: &Mutex<Shard>| {
-            let mut shard = shard.lock();
-            shard.sweep(now, Duration::ZERO);
-            shard.counters.shrink_to_fit();
-            shard.counters.values_mut().for_each(Counter::shrink);
-            shard.counters.len() * size_of::<(u128, Counter)>() + shard.slots * counter::SLOT_BYTES
-        };
-        self.shards.iter().map(bytes).sum()
+        self.shards
+            .iter()
+            .map(|shard| {
+                let mut shard = shard.lock();
+                shard.sweep(now, Duration::ZERO);
+                shard.counters.shrink_to_fit();
+                shard.counters.values_mut().for_each(Counter::shrink);
+                shard.counters.len() * size_of::<(u128, Counter)>() + shard.slots * counter::SLOT_BYTES
+            })
+            .sum()
     }
 
     /// Returns the number of counters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let len = |shard: &Mutex<Shard>| shard.lock().counters.len();
-        self.shards.iter().map(len).sum()
+        self.shards.iter().map(|shard| shard.lock().counters.len()).sum()
     }
 }
 

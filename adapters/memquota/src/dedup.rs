@@ -96,11 +96,14 @@ impl Dedup {
 
     /// Returns an estimate of the memory of the answers in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let answers = |shard: &Mutex<Shard>| {
-            let shard = shard.lock();
-            shard.recent.len() + shard.old.len()
-        };
-        self.shards.iter().map(answers).sum::<usize>() * size_of::<(u128, Answer)>()
+        self.shards
+            .iter()
+            .map(|shard| {
+                let shard = shard.lock();
+                shard.recent.len() + shard.old.len()
+            })
+            .sum::<usize>()
+            * size_of::<(u128, Answer)>()
     }
 
     /// Returns the number of answers that were dropped early because there were too many.
@@ -207,7 +210,7 @@ mod tests {
         for id in 0..1000 {
             once(&dedup, "q", &args(&id.to_string(), 1), 0, Grant::amount(1));
         }
-        let kept = |shard: &Mutex<Shard>| {
+        let kept = |shard| {
             let shard = shard.lock();
             shard.recent.len() + shard.old.len()
         };

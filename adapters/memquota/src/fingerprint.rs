@@ -19,8 +19,7 @@ pub(super) struct Fingerprinter {
 impl Default for Fingerprinter {
     /// Takes a random key.
     fn default() -> Self {
-        let random = || RandomState::new().hash_one(());
-        Self { key: (random(), random()) }
+        Self { key: (RandomState::new().hash_one(()), RandomState::new().hash_one(())) }
     }
 }
 

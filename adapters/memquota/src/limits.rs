@@ -119,10 +119,10 @@ impl Quota {
 
     /// Returns the limit for dimensions: from the first override whose dimensions all match, or else from the quota.
     pub(super) fn limit(&self, dimensions: &BTreeMap<String, Value>) -> Limit {
-        let matches = |given: &&Override| {
-            given.dimensions.iter().all(|(name, literal)| literal.equals(dimensions.get(name)))
-        };
-        self.overrides.iter().find(matches).map_or(self.limit, |given| given.limit)
+        self.overrides
+            .iter()
+            .find(|given| given.dimensions.iter().all(|(name, literal)| literal.equals(dimensions.get(name))))
+            .map_or(self.limit, |given| given.limit)
     }
 }
 

@@ -80,8 +80,9 @@ impl Exporter {
             Some(server) => server,
             stopped => {
                 let families = self.families.clone();
-                let page = move || page::lines(contents(&families, Instant::now()), Instant::now());
-                stopped.insert(Server::start(&self.address, page)?)
+                stopped.insert(Server::start(&self.address, move || {
+                    page::lines(contents(&families, Instant::now()), Instant::now())
+                })?)
             }
         };
         let runtime = server.runtime().clone();
@@ -126,8 +127,8 @@ fn family(
     help: String,
     now: Instant,
 ) -> FamilyLease {
-    let create = || Arc::new(Family::new(definition.clone(), free_bytes.clone()));
-    let family = families.acquire(definition.clone(), now, create);
+    let family = families
+        .acquire(definition.clone(), now, || Arc::new(Family::new(definition.clone(), free_bytes.clone())));
     family.set_help(help);
     family
 }

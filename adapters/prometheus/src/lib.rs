@@ -133,20 +133,19 @@ impl Prometheus {
         now: Instant,
         labels: &mut String,
     ) -> Result<(), InstanceError> {
-        let name = || instance.name.clone();
         let Some(recorder) = self.metrics.get(&instance.name) else {
-            return Err(InstanceError::NoMetric(name()));
+            return Err(InstanceError::NoMetric(instance.name.clone()));
         };
         let family = &recorder.family;
         let amount = amount(instance.value.as_ref())
-            .map_err(|source| InstanceError::Value { instance: name(), source })?;
+            .map_err(|source| InstanceError::Value { instance: instance.name.clone(), source })?;
         labels.clear();
         let names = &family.definition().labels;
         write_labels(labels, names.iter().zip(&recorder.dimensions), &instance.dimensions);
         let expires = self.expiry.map(|expiry| now + expiry);
         family
             .record(labels, amount, expires)
-            .map_err(|source| InstanceError::Record { instance: name(), source })
+            .map_err(|source| InstanceError::Record { instance: instance.name.clone(), source })
     }
 }
 

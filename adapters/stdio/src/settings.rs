@@ -128,10 +128,12 @@ fn read_target(stream: Stream, path: &str, access: &Access, errors: &mut ConfigE
 
 fn read_severities(given: &BTreeMap<String, i32>, errors: &mut ConfigErrors) -> BTreeMap<String, Level> {
     if given.is_empty() {
-        let spellings = |(severity, level): (&str, Level)| {
-            [(severity.to_owned(), level), (severity.to_ascii_lowercase(), level)]
-        };
-        return SEVERITIES.into_iter().flat_map(spellings).collect();
+        return SEVERITIES
+            .into_iter()
+            .flat_map(|(severity, level)| {
+                [(severity.to_owned(), level), (severity.to_ascii_lowercase(), level)]
+            })
+            .collect();
     }
     given
         .iter()

@@ -31,8 +31,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let count = |answer| until_written(self.state.clone(), answer, ());
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(count))))
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| frame.map_data(|answer| until_written(self.state.clone(), answer, ())))
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -6,15 +6,18 @@ pub fn available_memory() -> Option<u64> {
     read_limits(Path::new("/"))
 }
 
+fn read(root: &Path, path: &str) -> Option<String> {
+    fs::read_to_string(root.join(path)).ok()
+}
+
 /// The least limit in the files of the system below `root`.
 fn read_limits(root: &Path) -> Option<u64> {
-    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
-    let machine = read("proc/meminfo").and_then(|info| {
+    let machine = read(root, "proc/meminfo").and_then(|info| {
         let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
     });
     // In a container its own group is mounted as the root; outside, the path of the group is in this file.
-    let own = read("proc/self/cgroup").unwrap_or_default();
+    let own = read(root, "proc/self/cgroup").unwrap_or_default();
     let groups = own.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let paths = groups.flat_map(|group| {
         [
@@ -25,7 +28,7 @@ fn read_limits(root: &Path) -> Option<u64> {
     let mounted =
         ["sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"].map(str::to_owned);
     // "max" means unlimited.
-    let limits = paths.chain(mounted).filter_map(|path| read(&path)?.trim().parse().ok());
+    let limits = paths.chain(mounted).filter_map(|path| read(root, &path)?.trim().parse().ok());
     limits.chain(machine).min()
 }
 

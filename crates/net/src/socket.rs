@@ -233,8 +233,7 @@ async fn lock(directory: &Path) -> io::Result<Option<File>> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let is_ours = |file: fs::Metadata| (file.dev(), file.ino()) == self.identity;
-        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
             // The directory may have been removed meanwhile.
             let _ = fs::remove_file(&self.path);
         }

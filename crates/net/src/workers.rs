@@ -103,6 +103,12 @@ struct Load {
     cost: AtomicU64,
 }
 
+impl Load {
+    fn is_idle(&self) -> bool {
+        !self.runs.load(Relaxed) && self.taken_over.load(Relaxed) == 0
+    }
+}
+
 /// Calls that occupy a thread for this time on average are worth moving to another one.
 const COSTLY: Duration = Duration::from_micros(250);
 
@@ -134,8 +140,9 @@ impl Workers {
 
     /// Returns the worker with the fewest connections.
     pub(crate) fn choose(&self) -> WorkerRef {
-        let connections = |index: &usize| self.workers[*index].connections.load(Relaxed);
-        let index = (0..self.workers.len()).min_by_key(connections).unwrap_or_default();
+        let index = (0..self.workers.len())
+            .min_by_key(|index| self.workers[*index].connections.load(Relaxed))
+            .unwrap_or_default();
         let backlog = Arc::default();
         WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index, backlog }
     }
@@ -258,9 +265,8 @@ impl WorkerRef {
         if u128::from(self.load().cost.load(Relaxed)) < COSTLY.as_micros() {
             return None;
         }
-        let is_idle = |load: &Load| !load.runs.load(Relaxed) && load.taken_over.load(Relaxed) == 0;
         let idle = (0..self.workers.len())
-            .find(|index| *index != self.index && is_idle(&self.workers[*index].load))?;
+            .find(|index| *index != self.index && self.workers[*index].load.is_idle())?;
         Some(Self { index: idle, ..self.clone() })
     }
 

@@ -42,11 +42,11 @@ impl OpenHandlers {
 
     /// Removes the entries of handlers that are closed or were refused.
     pub(super) fn sweep(&mut self) {
-        // An entry that a caller waits for has more than one reference.
-        let is_dead = |entry: &Arc<Entry>| {
-            Arc::strong_count(entry) == 1 && entry.try_lock().is_ok_and(|handler| handler.strong_count() == 0)
-        };
-        self.entries.retain(|_, entry| !is_dead(entry));
+        self.entries.retain(|_, entry| {
+            // A caller waits for it, or it is open or being opened.
+            Arc::strong_count(entry) > 1
+                || entry.try_lock().map_or(true, |handler| handler.strong_count() > 0)
+        });
         self.swept = self.entries.len();
         if self.entries.capacity() > 4 * self.swept + SLACK {
             self.entries.shrink_to_fit();

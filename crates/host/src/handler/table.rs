@@ -244,11 +244,10 @@ impl HandlerTable {
             let thread = thread.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?;
             entry.validate(thread, config.clone(), types.clone(), access).await
         };
-        let late = |_| {
+        let validated = tokio::time::timeout(self.open_timeout, validating).await.unwrap_or_else(|_| {
             let text = format!("its configuration was not validated after {:?}", self.open_timeout);
             Err(AdapterError::unavailable(text))
-        };
-        let validated = tokio::time::timeout(self.open_timeout, validating).await.unwrap_or_else(late);
+        });
         validated.map_err(|error| refused(adapter, error))
     }
 
@@ -367,8 +366,9 @@ impl Opening {
         let thread = tokio::time::timeout(self.timeout, self.adapter.opening().wait(self.opener)).await;
         let late =
             |_| AdapterError::unavailable(format!("no thread was free to open it after {:?}", self.timeout));
-        let stopped = || AdapterError::unavailable(SHUTTING_DOWN);
-        let thread = thread.map_err(late).and_then(|thread| thread.ok_or_else(stopped));
+        let thread = thread
+            .map_err(late)
+            .and_then(|thread| thread.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN)));
         Ok(Begun::Opening(handler, thread.map_err(|error| refused(self.adapter.info(), error))?))
     }
 

@@ -16,11 +16,14 @@ impl SessionId {
         let text: &[u8; 32] = text.try_into().ok()?;
         let mut id = [0; 16];
         for (byte, pair) in id.iter_mut().zip(text.chunks_exact(2)) {
-            let nibble = |digit: u8| (digit as char).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
             *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
         }
         Some(Self(id))
     }
+}
+
+fn nibble(digit: u8) -> Option<u32> {
+    (digit as char).to_digit(16).filter(|_| !digit.is_ascii_uppercase())
 }
 
 impl fmt::Display for SessionId {

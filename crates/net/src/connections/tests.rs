@@ -151,7 +151,7 @@ async fn calls_get_in_while_connections_that_were_cut_off_release_theirs() {
         assert!(!gets_in(4), "more than is about to be released");
         tokio::time::advance(SEARCH_INTERVAL * 2).await;
     }
-    lock(&port.open).remove(&1);
+    port.open.lock().remove(&1);
     assert!(gets_in(3), "calls may end after their connection");
     drop(busy);
     tokio::time::advance(SEARCH_INTERVAL * 2).await;

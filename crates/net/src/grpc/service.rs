@@ -416,14 +416,16 @@ pub async fn within<T>(
     }
 }
 
+/// Returns a response without a body.
+fn plain(code: StatusCode) -> Response<UnaryBody> {
+    let mut response = Response::new(UnaryBody::default());
+    *response.status_mut() = code;
+    response
+}
+
 /// Refuses requests that are not gRPC (POST with its content type), and compressed messages.
 #[allow(clippy::result_large_err)] // the refusal is the response itself, made once a call
 fn check_protocol(method: &Method, headers: &CallHeaders<'_>) -> Result<(), Response<UnaryBody>> {
-    let plain = |code: StatusCode| {
-        let mut response = Response::new(UnaryBody::default());
-        *response.status_mut() = code;
-        response
-    };
     if *method != Method::POST {
         return Err(plain(StatusCode::METHOD_NOT_ALLOWED));
     }

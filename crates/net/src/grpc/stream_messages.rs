@@ -145,8 +145,9 @@ impl<B> StreamMessages<B> {
         let mut chunk = [0; 4096];
         let mut length = 0;
         loop {
-            let invalid = |error| Status::internal(format!("a message is not valid gzip: {error}"));
-            let read = decoder.read(&mut chunk).map_err(invalid)?;
+            let read = decoder
+                .read(&mut chunk)
+                .map_err(|error| Status::internal(format!("a message is not valid gzip: {error}")))?;
             if read == 0 {
                 return Ok(());
             }

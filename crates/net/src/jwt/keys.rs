@@ -105,13 +105,16 @@ impl KeySet {
     }
 }
 
+fn decode(text: Option<String>) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text?).ok()
+}
+
 impl Key {
     fn parse(jwk: Jwk) -> Option<Self> {
-        let bytes = |text: Option<String>| URL_SAFE_NO_PAD.decode(text?).ok();
         let public = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-            ("RSA", _) => PublicKey::Rs256(bytes(jwk.n)?, bytes(jwk.e)?),
+            ("RSA", _) => PublicKey::Rs256(decode(jwk.n)?, decode(jwk.e)?),
             ("EC", Some("P-256")) => {
-                let (x, y) = (bytes(jwk.x)?, bytes(jwk.y)?);
+                let (x, y) = (decode(jwk.x)?, decode(jwk.y)?);
                 (x.len() == 32 && y.len() == 32).then(|| PublicKey::Es256([&[4], &x[..], &y[..]].concat()))?
             }
             _ => return None,

@@ -124,8 +124,9 @@ impl Access {
     /// # Errors
     /// UNAUTHENTICATED, with the reason.
     pub fn check(&self, peer: Option<&Identity>) -> Result<(), Status> {
-        let fresh = |last: &Instant| last.elapsed() < DEBOUNCE;
-        if self.settings.file.is_some() && !self.state.lock().last_checked.as_ref().is_some_and(fresh) {
+        if self.settings.file.is_some()
+            && self.state.lock().last_checked.as_ref().is_none_or(|last| last.elapsed() >= DEBOUNCE)
+        {
             self.reload();
         }
         let list = self.state.lock().list.clone();
@@ -148,9 +149,14 @@ impl Access {
         state.last_checked = Some(Instant::now());
         let fault = read.as_ref().err().map(ToString::to_string).unwrap_or_default();
         // A missing file is an empty list; any other fault leaves the former list in use.
-        let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
         let list = match read {
-            Err(error) if error.downcast_ref().is_some_and(missing) => Some(File::default()),
+            Err(error)
+                if error
+                    .downcast_ref()
+                    .is_some_and(|error: &io::Error| error.kind() == ErrorKind::NotFound) =>
+            {
+                Some(File::default())
+            }
             read => read.ok(),
         };
         if let Some(File { allowed, isblacklist }) = list {

@@ -36,15 +36,18 @@ type ChainAndKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl TlsMaterials {
     pub(super) fn read(files: &[(TlsFile, PathBuf)]) -> Result<Self, TlsError> {
-        let read = |(file, path): &(TlsFile, PathBuf)| {
-            let content = read_file(path).map_err(|error| TlsError::File {
-                file: *file,
-                path: path.clone(),
-                reason: format!("cannot be read: {error}"),
-            })?;
-            Ok(TlsMaterial { file: *file, path: path.clone(), content })
-        };
-        files.iter().map(read).collect::<Result<_, _>>().map(Self)
+        files
+            .iter()
+            .map(|(file, path)| {
+                let content = read_file(path).map_err(|error| TlsError::File {
+                    file: *file,
+                    path: path.clone(),
+                    reason: format!("cannot be read: {error}"),
+                })?;
+                Ok(TlsMaterial { file: *file, path: path.clone(), content })
+            })
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     fn get(&self, file: TlsFile) -> Option<&TlsMaterial> {

@@ -43,8 +43,9 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
     pub(super) async fn current(self: &Arc<Self>) -> Arc<T> {
         let mut last_logged = String::new();
         loop {
-            let fresh = |state: &&State<T>| state.last_checked.elapsed() < self.debounce;
-            if let Some(state) = self.state.lock().as_ref().filter(fresh) {
+            if let Some(state) =
+                self.state.lock().as_ref().filter(|state| state.last_checked.elapsed() < self.debounce)
+            {
                 return state.config.clone();
             }
             let reloader = self.clone();

@@ -254,8 +254,8 @@ impl Sessions {
             self.owners.get(&owner).into_iter().flat_map(|claimed| claimed.ids.values().copied()).collect();
         for id in ids {
             let Some(stored) = self.by_id.get_mut(&id) else { continue };
-            let of_connection = |claims: &mut Claims| claims.connection == Some(connection);
-            let removed: Vec<Claims> = stored.claims.extract_if(.., of_connection).collect();
+            let removed: Vec<Claims> =
+                stored.claims.extract_if(.., |claims| claims.connection == Some(connection)).collect();
             removed.iter().for_each(|claims| self.forget(&id, claims));
             if let Some(stored) = self.by_id.get_mut(&id) {
                 removed.into_iter().for_each(|claims| stored.abandon(claims));
@@ -263,6 +263,20 @@ impl Sessions {
             // A session with abandoned claims does not end.
             self.settle(&id);
         }
+    }
+
+    /// Returns the sessions of an index that announced these instances, newest first. Searches up to [`CANDIDATES`].
+    fn newest<'s>(
+        &'s self,
+        index: &'s InstanceIndex,
+        template: &str,
+        instances: &[&str],
+    ) -> impl Iterator<Item = &'s StoredSession> {
+        let name = instances.first().map(|name| Arc::<str>::from(*name));
+        let range = name.map(|name| index.range((name.clone(), 0)..=(name, u64::MAX)));
+        let candidates = range.into_iter().flatten().rev().take(CANDIDATES);
+        let stored = candidates.filter_map(|(_, id)| self.by_id.get(id));
+        stored.filter(move |stored| stored.session.announced(template, instances))
     }
 
     fn find(
@@ -273,19 +287,14 @@ impl Sessions {
         peer: Option<&str>,
         lookup: SessionLookup,
     ) -> Option<&Session> {
-        let name: Arc<str> = (*instances.first()?).into();
-        let newest = |index: &InstanceIndex, is_own: bool| {
-            let candidates = index.range((name.clone(), 0)..=(name.clone(), u64::MAX)).rev().take(CANDIDATES);
-            candidates.filter_map(|(_, id)| self.by_id.get(id)).find(|stored| {
-                (!is_own || stored.made_by(connection, peer).is_some())
-                    && stored.session.announced(template, instances)
-            })
-        };
         let own = self.owners.get(&Owner::Connection(connection));
-        let own = own.and_then(|own| newest(&own.by_instance, true));
+        let own = own.and_then(|own| {
+            self.newest(&own.by_instance, template, instances)
+                .find(|stored| stored.made_by(connection, peer).is_some())
+        });
         let found = match lookup {
             SessionLookup::Own => own,
-            SessionLookup::Any => own.or_else(|| newest(&self.by_instance, false)),
+            SessionLookup::Any => own.or_else(|| self.newest(&self.by_instance, template, instances).next()),
         };
         Some(&*found?.session)
     }
@@ -406,14 +415,21 @@ impl SessionStore for MemoryStore {
         let mut stored: Vec<&StoredSession> = sessions.by_id.values().collect();
         stored.sort_unstable_by_key(|stored| stored.session.id);
         stored.truncate(limit);
-        let summary = |stored: &StoredSession| SessionSummary {
-            id: stored.session.id.abbreviated(),
-            adapter: stored.session.handler.adapter().name,
-            claims: stored.claims(),
-            abandoned: u64::from(stored.abandoned),
-            instances: stored.session.instances.iter().map(|instance| instance.name.to_string()).collect(),
-            idle_tenths: now.wrapping_sub(stored.session.used.load(Relaxed)),
-        };
-        stored.into_iter().map(summary).collect()
+        stored
+            .into_iter()
+            .map(|stored| SessionSummary {
+                id: stored.session.id.abbreviated(),
+                adapter: stored.session.handler.adapter().name,
+                claims: stored.claims(),
+                abandoned: u64::from(stored.abandoned),
+                instances: stored
+                    .session
+                    .instances
+                    .iter()
+                    .map(|instance| instance.name.to_string())
+                    .collect(),
+                idle_tenths: now.wrapping_sub(stored.session.used.load(Relaxed)),
+            })
+            .collect()
     }
 }
