@@ -3,6 +3,8 @@
 
 mod status;
 
+use std::{future, net::IpAddr, sync::Arc, time::Duration};
+
 use axum::{
     Json, Router,
     body::{Body, HttpBody as _},
@@ -18,7 +20,6 @@ use axum::{
 use futures_util::{StreamExt as _, future::join_all};
 use parking_lot::Mutex;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use std::{future, net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
     task::spawn_blocking,

@@ -1,15 +1,16 @@
 //! Metrics of the engine, read at each scrape.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::Unit,
-};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use super::series::{Encoded, counter, counters, gauge, gauges};

@@ -1,14 +1,15 @@
 //! The server: binds its ports, runs, and ends in order.
 
-use axum::{Router, routing::any};
-use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
 use std::{
     collections::HashMap,
     fmt, io,
     sync::Arc,
     time::{Duration, SystemTime},
 };
+
+use axum::{Router, routing::any};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;

@@ -64,13 +64,13 @@ impl Entries {
 
     /// Returns the maximum memory of the entries of a fetched list in bytes, without [compiled](Self::compiled_bytes) expressions.
     pub(super) fn max_bytes(entry_type: EntryType, body: &[u8]) -> usize {
-        let count = |separators: &[u8]| body.iter().filter(|byte| separators.contains(byte)).count() + 1;
-        match entry_type {
+        let (fixed, separators, entry): (_, &[u8], _) = match entry_type {
             EntryType::Strings | EntryType::CaseInsensitiveStrings | EntryType::Regex => {
-                body.len() + count(b"\n") * STRING_BYTES
+                (body.len(), b"\n", STRING_BYTES)
             }
-            EntryType::IpAddresses => count(b",\n:") * NETWORK_BYTES,
-        }
+            EntryType::IpAddresses => (0, b",\n:", NETWORK_BYTES),
+        };
+        fixed + (body.iter().filter(|byte| separators.contains(byte)).count() + 1) * entry
     }
 
     /// Estimates the memory of compiled expressions in bytes.

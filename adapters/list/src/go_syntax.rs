@@ -101,9 +101,6 @@ impl GoSyntax<'_> {
     fn repetition(&self, span: &Span) -> Result<(), PatternError> {
         let text = self.text(span);
         let bounds = text.trim_end_matches('?').trim_start_matches('{').trim_end_matches('}');
-        let is_count = |bound: &str| {
-            bound.bytes().all(|byte| byte.is_ascii_digit()) && (bound == "0" || !bound.starts_with('0'))
-        };
         let is_repetition = match bounds.split_once(',') {
             Some((least, most)) => !least.is_empty() && is_count(least) && is_count(most),
             None => !bounds.is_empty() && is_count(bounds),
@@ -189,6 +186,11 @@ impl Visitor for GoSyntax<'_> {
             r"Go has no operations on classes; write `\&`, `\-` or `\~` for the character",
         ))
     }
+}
+
+/// Returns whether a bound of a repetition has digits without leading zeros, or none.
+fn is_count(bound: &str) -> bool {
+    bound.bytes().all(|byte| byte.is_ascii_digit()) && (bound == "0" || !bound.starts_with('0'))
 }
 
 #[cfg(test)]

@@ -116,12 +116,16 @@ struct Current {
 
 impl Current {
     fn entries(&self, now: Instant) -> Result<Arc<Entries>, UnavailableError> {
-        let reason = || self.failure.clone().unwrap_or_else(|| "it was not fetched in time".to_owned());
-        match &self.list {
-            Some((list, valid_until)) if now < *valid_until => Ok(list.entries.clone()),
-            Some(_) => Err(UnavailableError::TooOld { reason: reason() }),
-            None => Err(UnavailableError::NeverFetched { reason: reason() }),
+        if let Some((list, valid_until)) = &self.list
+            && now < *valid_until
+        {
+            return Ok(list.entries.clone());
         }
+        let reason = self.failure.clone().unwrap_or_else(|| "it was not fetched in time".to_owned());
+        Err(match self.list {
+            Some(_) => UnavailableError::TooOld { reason },
+            None => UnavailableError::NeverFetched { reason },
+        })
     }
 
     fn replace(&mut self, list: FetchedList, valid_until: Instant) {

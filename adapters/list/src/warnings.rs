@@ -36,8 +36,7 @@ fn advice(entry: &str) -> Option<String> {
     if trimmed != entry {
         return Some(format!("write {trimmed:?} without the blanks"));
     }
-    let is_network = || entry.contains('/') && addresses::network(entry).is_ok();
-    if is_network() {
+    if entry.contains('/') && addresses::network(entry).is_ok() {
         return Some("write entryType: IP_ADDRESSES".to_owned());
     }
     if !entry.contains('*') && !entry.starts_with('^') {

@@ -210,7 +210,7 @@ mod tests {
         for id in 0..1000 {
             once(&dedup, "q", &args(&id.to_string(), 1), 0, Grant::amount(1));
         }
-        let kept = |shard| {
+        let kept = |shard: &Mutex<Shard>| {
             let shard = shard.lock();
             shard.recent.len() + shard.old.len()
         };

@@ -47,6 +47,6 @@ fn without_duration(path: &str, max: i64, valid: Option<&prost_types::Duration>)
 /// Returns whether [`Limits::find`](super::limits::Limits::find) selects this quota for an instance.
 fn is_for(params: &Params, quota: &params::Quota, instance: &str) -> bool {
     let short = instance.split('.').next().unwrap_or_default();
-    let is_named = |name: &str| params.quotas.iter().any(|known| known.name == name);
-    quota.name == instance || (quota.name == short && !is_named(instance))
+    quota.name == instance
+        || (quota.name == short && params.quotas.iter().all(|known| known.name != instance))
 }

@@ -138,21 +138,25 @@ struct Metrics {
     by_instance: HashMap<String, usize>,
 }
 
+impl Metric {
+    fn is_same(&self, other: &Self) -> bool {
+        self.definition == other.definition && self.help == other.help
+    }
+}
+
 impl Metrics {
     /// Adds a metric, unless an equal one was added. A metric that contradicts another is refused, as in Prometheus.
     fn add(&mut self, errors: &mut ConfigErrors, metric: Metric) {
-        let known = |index: Option<&usize>| index.and_then(|index| self.all.get(*index));
-        let is_same = |other: &Metric| other.definition == metric.definition && other.help == metric.help;
-        if let Some(other) = known(self.by_name.get(&metric.definition.name)).filter(|other| !is_same(other))
-        {
+        let known = self.by_name.get(&metric.definition.name).map(|index| &self.all[*index]);
+        if let Some(other) = known.filter(|other| !other.is_same(&metric)) {
             let reason = format!(
                 "{} differs from the metric of {}: kind, labels, buckets and description must be equal",
                 metric.definition.name, other.field
             );
             return errors.push(format!("{}.name", metric.field), reason);
         }
-        if let Some(other) = known(self.by_instance.get(&metric.instance)) {
-            if !is_same(other) || other.dimensions != metric.dimensions {
+        if let Some(other) = self.by_instance.get(&metric.instance).map(|index| &self.all[*index]) {
+            if !other.is_same(&metric) || other.dimensions != metric.dimensions {
                 let reason = format!("{:?} is already used by {}", metric.instance, other.field);
                 errors.push(format!("{}.instance_name", metric.field), reason);
             }
@@ -292,8 +296,9 @@ fn safe_name(name: &str) -> String {
 
 /// Returns whether a name has only letters, underscores, `allowed` characters and, except for the first, digits.
 fn is_name(name: &str, allowed: &str) -> bool {
-    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || allowed.contains(c);
-    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || allowed.contains(c))
 }
 
 #[cfg(test)]

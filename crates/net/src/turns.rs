@@ -1,8 +1,5 @@
 //! The connections of one thread take turns: the one with the least work is next.
 
-use futures_util::task::AtomicWaker;
-use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
@@ -16,6 +13,10 @@ use std::{
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 
 /// A turn in which calls took this long ends.
 pub(crate) const LENGTH: Duration = Duration::from_micros(250);

@@ -1,9 +1,10 @@
+use std::{fmt, sync::Arc};
+
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::Value as Json;
-use std::{fmt, sync::Arc};
 use tonic::Status;
 
 use mixer_adapter_core::{

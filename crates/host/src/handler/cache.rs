@@ -4,17 +4,17 @@
 //! one burst. A policy by frequency alone, such as moka's TinyLFU, does not do that here: its counts start when the cache is
 //! half full and are halved by the lookups of foreign configurations.
 
-use parking_lot::{Mutex, RwLock};
-use prost::bytes::Bytes;
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::RwLock;
+use prost::bytes::Bytes;
 
 use super::Handler;
 
@@ -22,13 +22,10 @@ use super::Handler;
 #[derive(Debug)]
 pub(super) struct HandlerCache {
     /// By the adapter's index.
-    shelves: Box<[Shelf]>,
+    adapters: RwLock<Box<[Cached]>>,
     capacity: Capacity,
     idle: Option<Duration>,
     started: Instant,
-    next_order: AtomicU64,
-    /// Held while handlers are evicted for others.
-    evicting: Mutex<()>,
 }
 
 /// The limits of the cache. Each adapter may use more than an equal share of them as long as there is room.
@@ -40,19 +37,16 @@ pub(super) struct Capacity {
 
 /// The cached handlers of one adapter.
 #[derive(Debug, Default)]
-struct Shelf {
-    entries: RwLock<HashMap<Bytes, Entry>>,
-    handlers: AtomicUsize,
-    bytes: AtomicUsize,
-    evicted: AtomicU64,
+struct Cached {
+    entries: HashMap<Bytes, Entry>,
+    bytes: usize,
+    evicted: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     handler: Arc<Handler>,
     bytes: usize,
-    /// Identifies the entry, in the order of insertion.
-    order: u64,
     usage: Usage,
 }
 
@@ -124,62 +118,38 @@ impl Usage {
     }
 }
 
-impl Shelf {
-    fn amounts(&self) -> (usize, usize) {
-        (self.handlers.load(Relaxed), self.bytes.load(Relaxed))
+impl Cached {
+    fn insert(&mut self, config: Bytes, entry: Entry) -> Option<Entry> {
+        self.bytes += entry.bytes;
+        let replaced = self.entries.insert(config, entry)?;
+        self.bytes -= replaced.bytes;
+        Some(replaced)
     }
 
-    /// Adjusts the counts after an entry was added to or removed from the locked entries.
-    fn recount(&self, entries: &HashMap<Bytes, Entry>, added: usize, removed: usize) {
-        self.handlers.store(entries.len(), Relaxed);
-        self.bytes.store(self.bytes.load(Relaxed) + added - removed, Relaxed);
+    fn evict(&mut self, config: &Bytes) -> Option<Entry> {
+        let entry = self.entries.remove(config)?;
+        self.bytes -= entry.bytes;
+        self.evicted += 1;
+        Some(entry)
     }
+}
 
-    fn insert(&self, config: Bytes, entry: Entry) -> Option<Arc<Handler>> {
-        let mut entries = self.entries.write();
-        let added = entry.bytes;
-        let replaced = entries.insert(config, entry);
-        self.recount(&entries, added, replaced.as_ref().map_or(0, |entry| entry.bytes));
-        Some(replaced?.handler)
-    }
-
-    /// Removes an entry that was inserted at this position.
-    fn evict(&self, config: &Bytes, order: u64) -> Option<Arc<Handler>> {
-        let mut entries = self.entries.write();
-        if entries.get(config)?.order != order {
-            return None;
-        }
-        let entry = entries.remove(config)?;
-        self.recount(&entries, 0, entry.bytes);
-        self.evicted.fetch_add(1, Relaxed);
-        Some(entry.handler)
-    }
-
-    fn clear(&self) -> HashMap<Bytes, Entry> {
-        let mut entries = self.entries.write();
-        let cleared = std::mem::take(&mut *entries);
-        self.handlers.store(0, Relaxed);
-        self.bytes.store(0, Relaxed);
-        cleared
-    }
+/// Returns the number of handlers and their memory.
+fn amounts(adapters: &[Cached]) -> (usize, usize) {
+    let amounts = adapters.iter().map(|cached| (cached.entries.len(), cached.bytes));
+    amounts.fold((0, 0), |(handlers, bytes), (more, more_bytes)| (handlers + more, bytes + more_bytes))
 }
 
 impl HandlerCache {
     /// Creates a cache for a number of adapters; a handler is evicted after `idle` without a call.
     pub(super) fn new(adapters: usize, capacity: Capacity, idle: Option<Duration>) -> Self {
-        Self {
-            shelves: (0..adapters).map(|_| Shelf::default()).collect(),
-            capacity,
-            idle,
-            started: Instant::now(),
-            next_order: AtomicU64::new(0),
-            evicting: Mutex::new(()),
-        }
+        let adapters = RwLock::new((0..adapters).map(|_| Cached::default()).collect());
+        Self { adapters, capacity, idle, started: Instant::now() }
     }
 
     pub(super) fn get(&self, adapter: usize, config: &[u8]) -> Option<Arc<Handler>> {
-        let entries = self.shelves[adapter].entries.read();
-        let entry = entries.get(config)?;
+        let adapters = self.adapters.read();
+        let entry = adapters[adapter].entries.get(config)?;
         entry.usage.record(self.now());
         Some(entry.handler.clone())
     }
@@ -190,92 +160,80 @@ impl HandlerCache {
         if !self.capacity.holds(1, bytes) {
             return;
         }
-        let order = self.next_order.fetch_add(1, Relaxed);
-        let entry = Entry { handler: handler.clone(), bytes, order, usage: Usage::new(self.now()) };
-        let replaced = self.shelves[adapter].insert(config, entry);
-        // Dropped without a lock, because that may close the handler.
-        drop(replaced);
-        let (handlers, bytes) = self.amounts();
-        if !self.capacity.holds(handlers, bytes) {
-            self.make_room();
-        }
+        let entry = Entry { handler: handler.clone(), bytes, usage: Usage::new(self.now()) };
+        let mut adapters = self.adapters.write();
+        let replaced = adapters[adapter].insert(config, entry);
+        let evicted = self.make_room(&mut adapters);
+        drop(adapters);
+        // Dropped without the lock, because that may close handlers.
+        drop((replaced, evicted));
     }
 
     /// Returns the number of cached handlers.
     pub(super) fn count(&self) -> usize {
-        self.amounts().0
+        amounts(&self.adapters.read()).0
     }
 
     /// Returns the number of evictions of an adapter's handlers: for others, and after the idle time.
     pub(super) fn evicted(&self, adapter: usize) -> u64 {
-        self.shelves[adapter].evicted.load(Relaxed)
+        self.adapters.read()[adapter].evicted
     }
 
     /// Evicts idle handlers.
     pub(super) fn sweep(&self) {
-        let Some(idle) = self.idle else { return };
-        let now = self.now();
-        for shelf in &self.shelves {
-            let expired: Vec<_> = shelf
-                .entries
-                .read()
-                .iter()
-                .filter(|(_, entry)| entry.usage.idle(now) > idle)
-                .map(|(config, entry)| (config.clone(), entry.order))
-                .collect();
-            for (config, order) in expired {
-                shelf.evict(&config, order);
-            }
+        let (Some(idle), now) = (self.idle, self.now()) else { return };
+        let mut evicted = Vec::new();
+        for cached in &mut self.adapters.write()[..] {
+            let expired = cached.entries.iter().filter(|(_, entry)| entry.usage.idle(now) > idle);
+            let expired: Vec<Bytes> = expired.map(|(config, _)| config.clone()).collect();
+            evicted.extend(expired.iter().filter_map(|config| cached.evict(config)));
         }
+        drop(evicted);
     }
 
     pub(super) fn clear(&self) {
-        for shelf in &self.shelves {
-            let cleared = shelf.clear();
-            drop(cleared);
+        let mut cleared = Vec::new();
+        for cached in &mut self.adapters.write()[..] {
+            cached.bytes = 0;
+            cleared.push(std::mem::take(&mut cached.entries));
         }
+        drop(cleared);
     }
 
     fn now(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
 
-    fn amounts(&self) -> (usize, usize) {
-        let amounts = self.shelves.iter().map(Shelf::amounts);
-        amounts.fold((0, 0), |(handlers, bytes), (more, more_bytes)| (handlers + more, bytes + more_bytes))
-    }
-
     /// Evicts the handlers with the lowest ranks, of adapters that use more than their share.
-    fn make_room(&self) {
-        let _evicting = self.evicting.lock();
-        let (mut handlers, mut bytes) = self.amounts();
+    fn make_room(&self, adapters: &mut [Cached]) -> Vec<Entry> {
+        let (mut handlers, mut bytes) = amounts(adapters);
+        let mut evicted = Vec::new();
         if self.capacity.holds(handlers, bytes) {
-            return;
+            return evicted;
         }
-        let target = self.capacity.target();
-        let adapters = self.shelves.len().max(1);
-        let share = Capacity { handlers: target.handlers / adapters, bytes: target.bytes / adapters };
-        let now = self.now();
-        let mut lowest = BinaryHeap::new();
-        for (index, shelf) in self.shelves.iter().enumerate() {
-            let (handlers, bytes) = shelf.amounts();
-            if !share.holds(handlers, bytes) {
-                lowest.extend(shelf.entries.read().iter().map(|(config, entry)| {
-                    Reverse((entry.usage.rank(now), entry.order, entry.bytes, index, config.clone()))
-                }));
+        let (target, now) = (self.capacity.target(), self.now());
+        let share =
+            Capacity { handlers: target.handlers / adapters.len(), bytes: target.bytes / adapters.len() };
+        let mut lowest = Vec::new();
+        for (index, cached) in adapters.iter().enumerate() {
+            if !share.holds(cached.entries.len(), cached.bytes) {
+                let ranks = cached.entries.iter().map(|(config, entry)| (entry.usage.rank(now), config));
+                lowest.extend(ranks.map(|(rank, config)| (rank, index, config.clone())));
             }
         }
-        while !target.holds(handlers, bytes)
-            && let Some(Reverse((_, order, freed, index, config))) = lowest.pop()
-        {
-            let shelf = &self.shelves[index];
-            let (of_adapter, bytes_of_adapter) = shelf.amounts();
-            if !share.holds(of_adapter, bytes_of_adapter)
-                && let Some(evicted) = shelf.evict(&config, order)
+        lowest.sort_unstable();
+        for (_, index, config) in lowest {
+            if target.holds(handlers, bytes) {
+                break;
+            }
+            let cached = &mut adapters[index];
+            if !share.holds(cached.entries.len(), cached.bytes)
+                && let Some(entry) = cached.evict(&config)
             {
-                (handlers, bytes) = (handlers.saturating_sub(1), bytes.saturating_sub(freed));
-                drop(evicted);
+                (handlers, bytes) = (handlers - 1, bytes - entry.bytes);
+                evicted.push(entry);
             }
         }
+        evicted
     }
 }

@@ -1,13 +1,14 @@
 //! The table of handlers: opens each configuration once, and shares the handler.
 
-use moka::sync::Cache;
-use parking_lot::Mutex;
-use prost::bytes::Bytes;
 use std::{
     fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use moka::sync::Cache;
+use parking_lot::Mutex;
+use prost::bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::{

@@ -1,5 +1,3 @@
-use parking_lot::Mutex;
-use serde::Deserialize;
 use std::{
     collections::BTreeSet,
     error::Error,
@@ -9,6 +7,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+use parking_lot::Mutex;
+use serde::Deserialize;
 use tokio::time::Instant;
 use tonic::Status;
 

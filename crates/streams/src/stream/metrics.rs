@@ -1,5 +1,10 @@
 //! Metrics of configuration streams, under the names of Istio's own (docs/behaviour/mcp.md#metrics).
 
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
+
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -8,10 +13,6 @@ use prometheus_client::{
     registry::Unit,
 };
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-};
 use tonic::Code;
 
 use mixer_adapter_core::framework::status::status_name;

@@ -12,6 +12,8 @@ mod translate;
 mod types;
 mod values;
 
+use std::{borrow::Cow, collections::HashMap, fmt, io, mem, sync::Arc};
+
 use cel::{
     Context, Env, ExecutionError, Value,
     common::{
@@ -24,7 +26,6 @@ use cel::{
 use parking_lot::Mutex;
 use prost_types::Timestamp;
 use regex::Regex;
-use std::{borrow::Cow, collections::HashMap, fmt, io, mem, sync::Arc};
 
 use self::{
     check::Checker,

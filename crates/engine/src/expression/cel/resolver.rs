@@ -1,5 +1,7 @@
 //! Resolves the names of a CEL expression to attributes.
 
+use std::sync::Arc;
+
 use cel::{
     common::{
         types::{CelBool, CelDouble, CelDuration, CelInt, CelNull, CelString, CelTimestamp},
@@ -11,7 +13,6 @@ use chrono::{DateTime, FixedOffset};
 use parking_lot::Mutex;
 use prost_types::Timestamp;
 use regex::Regex;
-use std::sync::Arc;
 
 use super::values::{FormattedStr, IpValue, MapRecorder, MapValue, PatternValue, SharedReads, StepCounter};
 use crate::{

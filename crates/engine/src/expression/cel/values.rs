@@ -1,5 +1,13 @@
 //! Values of types that CEL does not have: those of Mixer's attributes.
 
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
 use bytes::Bytes;
 use cel::{
     ExecutionError,
@@ -11,13 +19,6 @@ use cel::{
 };
 use parking_lot::Mutex;
 use regex::Regex;
-use std::{
-    any::Any,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
-};
 
 use crate::{
     attribute::{AttributeValue, Reads, StringMap},

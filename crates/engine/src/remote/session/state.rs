@@ -1,7 +1,8 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message as _;
-use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Status;
 

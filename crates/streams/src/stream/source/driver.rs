@@ -1,11 +1,12 @@
 //! The tasks of a source: one for each stream, with a state machine of its own.
 
-use parking_lot::Mutex;
-use prost::Message as _;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
+use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
