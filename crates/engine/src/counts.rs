@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::RequestLimit;
+use super::{RequestLimit, dispatch::RequestCounts};
 use mixer_adapter_host::metrics::Latency;
 
 /// The counters of an engine.
@@ -87,24 +87,14 @@ impl Counts {
         self.over_limit[limit as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts quota requests for which no rule has a quota.
-    pub fn unknown_quotas(&self, requests: u64) {
-        if requests > 0 {
-            self.unknown_quotas.fetch_add(requests, Relaxed);
-        }
-    }
-
-    /// Counts details that were omitted.
-    pub fn omitted_details(&self, details: u64) {
-        if details > 0 {
-            self.omitted_details.fetch_add(details, Relaxed);
-        }
-    }
-
-    /// Counts conditions that could not be evaluated.
-    pub fn condition_errors(&self, errors: u64) {
-        if errors > 0 {
-            self.condition_errors.fetch_add(errors, Relaxed);
+    /// Adds the events of a request.
+    pub fn request(&self, counts: RequestCounts) {
+        let RequestCounts { condition_errors, omitted_details, unknown_quotas } = counts;
+        let sums = [&self.condition_errors, &self.omitted_details, &self.unknown_quotas];
+        for (sum, count) in sums.into_iter().zip([condition_errors, omitted_details, unknown_quotas]) {
+            if count > 0 {
+                sum.fetch_add(count, Relaxed);
+            }
         }
     }
 }

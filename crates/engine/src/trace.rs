@@ -249,41 +249,37 @@ impl Trace {
             }
         }
     }
+}
 
-    /// Records a call that is skipped.
-    pub(crate) fn uncalled(&mut self, handler: &str, template: &str, instance: &str) {
-        self.add(|| Step::Call {
+impl Step {
+    /// A call that is skipped.
+    pub(crate) fn skipped_call(handler: &str, template: &str, instance: &str) -> Self {
+        Self::Call {
             handler: handler.to_owned(),
             template: template.to_owned(),
             instances: vec![instance.to_owned()],
             answer: None,
             error: None,
             micros: 0,
-        });
+        }
     }
 
+    /// A call with its answer or error.
     pub(crate) fn call(
-        &mut self,
         handler: &str,
         template: &str,
-        instances: impl Iterator<Item = impl Into<String>>,
-        outcome: Result<impl FnOnce() -> serde_json::Value, &Status>,
+        instances: Vec<String>,
+        outcome: Result<serde_json::Value, &Status>,
         took: Duration,
-    ) {
-        self.add(|| {
-            let (answer, error) = match outcome {
-                Ok(describe) => (Some(describe()), None),
-                Err(status) => (None, Some(status_text(status))),
-            };
-            Step::Call {
-                handler: handler.to_owned(),
-                template: template.to_owned(),
-                instances: instances.map(Into::into).collect(),
-                answer,
-                error,
-                micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            }
-        });
+    ) -> Self {
+        Self::Call {
+            handler: handler.to_owned(),
+            template: template.to_owned(),
+            instances,
+            error: outcome.as_ref().err().map(|status| status_text(status)),
+            answer: outcome.ok(),
+            micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -359,10 +355,7 @@ impl fmt::Display for Step {
                 fmt_similar(similar.as_deref(), f)
             }
             Step::UnknownQuota { quota, similar, granted } => {
-                let effect = match granted {
-                    true => "granted in full, as by Mixer",
-                    false => "nothing is granted",
-                };
+                let effect = if *granted { "granted in full, as by Mixer" } else { "nothing is granted" };
                 write!(f, "quota {quota}: no rule has a quota of this name: {effect}")?;
                 fmt_similar(similar.as_deref(), f)
             }

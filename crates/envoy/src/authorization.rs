@@ -92,11 +92,10 @@ impl Services {
             Err(error) => return Decision::Fail(error.to_string()),
         };
         let budget = Budget::new(self.mixer.limits(), caller);
-        let mut request = Request::new(&snapshot, bag, caller.clone()).with_budget(budget).strict();
+        let mut request = Request::new(&snapshot, bag, caller).with_budget(budget).strict();
         origin.tenant.push_str(request.tenant());
         let answer = request.answer().await;
-        self.mixer.counts().condition_errors(request.condition_errors());
-        self.mixer.counts().omitted_details(request.omitted_details());
+        self.mixer.counts().request(request.counts());
         origin.cache = request.cache_use().cloned();
         origin.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
         self.missing.note_check(context, |name| {

@@ -269,7 +269,7 @@ async fn traced_check(
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
-    let request = Request::new(&snapshot, bag, caller.clone()).with_budget(budget);
+    let request = Request::new(&snapshot, bag, caller).with_budget(budget);
     let mut request = request.with_rules(logged.is_some_and(LoggedCall::is_logged));
     if let Some(trace) = trace.as_deref_mut() {
         let mut trace = mem::take(trace);
@@ -281,9 +281,7 @@ async fn traced_check(
     }
     let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
     basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
-    mixer.counts().condition_errors(request.condition_errors());
-    mixer.counts().omitted_details(request.omitted_details());
-    mixer.counts().unknown_quotas(request.unknown_quotas());
+    mixer.counts().request(request.counts());
     if let Some(trace) = trace {
         *trace = request.into_trace().unwrap_or_default();
     }
@@ -444,7 +442,7 @@ async fn traced_report(
             }
         }
         let Some(bag) = (if delta { state.clone() } else { state.take() }) else { continue };
-        let mut request = Request::new(&snapshot, bag, caller.clone()).with_budget(budget);
+        let mut request = Request::new(&snapshot, bag, caller).with_budget(budget);
         if let Some(trace) = trace.as_deref_mut().filter(|_| index < TRACED_REQUESTS) {
             let (number, mut trace) = (index + 1, mem::take(trace));
             trace.add(|| Step::Request { number, namespace: request.namespace().to_owned() });
@@ -453,7 +451,7 @@ async fn traced_report(
         }
         let added = report.add(&mut request).await;
         budget = request.budget();
-        mixer.counts().condition_errors(request.condition_errors());
+        mixer.counts().request(request.counts());
         if let (Some(trace), Some(of_request)) = (trace.as_deref_mut(), request.into_trace()) {
             *trace = of_request;
         }

@@ -320,7 +320,7 @@ impl Subject {
             }
         }
         let caller = Caller { deadline, ..Caller::default() };
-        let mut request = Request::new(&snapshot, bag, caller).strict();
+        let mut request = Request::new(&snapshot, bag, &caller).strict();
         let answer = request.answer().await;
         (answer, request.cache_use().cloned())
     }

@@ -37,7 +37,8 @@ async fn a_header_value_that_cannot_be_evaluated_is_skipped_and_fails_a_strict_r
     let case = Case::all().into_iter().find(|case| case.id == "header-ops-empty-and-missing").unwrap();
     let engine = case.engine().await;
     let snapshot = engine.snapshot().unwrap();
-    let request = || Request::new(&snapshot, snapshot.bag(), Caller::default());
+    let caller = Caller::default();
+    let request = || Request::new(&snapshot, snapshot.bag(), &caller);
     let directive = request().answer().await.unwrap().directive.unwrap();
     let operations: Vec<_> = directive.request_header_operations.iter().map(|header| &*header.name).collect();
     assert_eq!(operations, ["x-set"]);
@@ -51,12 +52,12 @@ async fn the_answer_to_a_strict_request_has_its_rules_and_the_outputs_of_named_a
     let engine = case.engine().await;
     let snapshot = engine.snapshot().unwrap();
     let bag = || snapshot.bag();
-    let answer = Request::new(&snapshot, bag(), Caller::default()).strict().answer().await.unwrap();
+    let answer = Request::new(&snapshot, bag(), &Caller::default()).strict().answer().await.unwrap();
     assert_eq!(answer.details.rules, ["r1.rule.istio-system".into()]);
     let outputs: Vec<_> =
         answer.details.outputs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert!(outputs.contains(&("a1.output.user", "u1")), "{outputs:?}");
     assert!(outputs.contains(&("a2.output.user", "u2")), "{outputs:?}");
-    let plain = Request::new(&snapshot, bag(), Caller::default()).answer().await.unwrap();
+    let plain = Request::new(&snapshot, bag(), &Caller::default()).answer().await.unwrap();
     assert_eq!(*plain.details, Default::default());
 }

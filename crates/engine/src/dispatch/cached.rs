@@ -29,13 +29,11 @@ impl<'s> Request<'s> {
     /// # Errors
     /// The evaluation fails, and the cache has no expired answer of an equal request that the rules allow in its place.
     pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
-        let cache = match self.is_strict {
-            true => &self.snapshot.strict_cache,
-            false => &self.snapshot.cache,
-        };
+        let snapshot = self.context.snapshot;
+        let cache = if self.context.is_strict { &snapshot.strict_cache } else { &snapshot.cache };
         match cache {
             // A trace shows an evaluation.
-            Some(cache) if self.trace.is_none() => self.find_or_evaluate(cache).await,
+            Some(cache) if !self.is_traced() => self.find_or_evaluate(cache).await,
             _ => self.evaluate().await,
         }
     }
@@ -62,7 +60,7 @@ impl<'s> Request<'s> {
                     // If the answer of the other request does not hold for this one, another wait would not help either. Half
                     // of the time is left for calls of its own: a check must not fail because another one is slow.
                     let now = Instant::now();
-                    let patience = self.caller.deadline.map_or(MAX_WAIT, |deadline| {
+                    let patience = self.context.caller.deadline.map_or(MAX_WAIT, |deadline| {
                         MAX_WAIT.min(deadline.saturating_duration_since(now) / 2)
                     });
                     may_wait = timeout_at(now + patience, follower.wait()).await == Ok(false);
@@ -82,7 +80,8 @@ impl<'s> Request<'s> {
             }
             return Ok(self.reuse(cache, found, false));
         }
-        let answer = result.as_ref().ok().filter(|_| evaluation.is_complete() && !self.has_ignored_failure);
+        let answer =
+            result.as_ref().ok().filter(|_| evaluation.is_complete() && !evaluation.has_ignored_failure);
         let key = answer.and_then(|answer| {
             let evaluated = Evaluated {
                 answer,

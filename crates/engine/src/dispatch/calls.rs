@@ -7,14 +7,13 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
-use super::{Request, plan::PlannedCall};
-use crate::policy::{FailureEffect, OnFailure};
+use super::evaluator::{Evaluator, PlannedCall};
 use crate::{
     handler::QuotaParams,
-    trace::{Trace, status_text},
+    policy::{FailureEffect, OnFailure},
+    trace::{Step, status_text},
 };
-use mixer_adapter_core::framework::status::limit_details;
-use mixer_adapter_host::handler::{Caller, details_of};
+use mixer_adapter_host::handler::Caller;
 
 /// A completed call.
 pub(super) struct CompletedCall<'s> {
@@ -51,21 +50,6 @@ pub(super) async fn for_each_call<'s>(
     }
 }
 
-/// Calls handlers concurrently, and returns the calls in the order of completion.
-pub(super) async fn call_all<'s>(
-    planned: Vec<PlannedCall<'s>>,
-    quota: Option<QuotaParams<'_>>,
-    caller: &Caller,
-) -> Vec<CompletedCall<'s>> {
-    let mut calls = Vec::with_capacity(planned.len());
-    for_each_call(planned, quota, caller, |call| {
-        calls.push(call);
-        None
-    })
-    .await;
-    calls
-}
-
 async fn call<'s>(
     planned: PlannedCall<'s>,
     quota: Option<QuotaParams<'_>>,
@@ -96,30 +80,19 @@ impl CompletedCall<'_> {
         &self.planned.destination.handler.denial_name
     }
 
-    pub(super) fn trace(
-        &self,
-        trace: Option<&mut Trace>,
-        outcome: Result<impl FnOnce() -> serde_json::Value, &Status>,
-    ) {
-        if let Some(trace) = trace {
-            let instances = std::iter::once(&*self.planned.entry.instance.name);
-            trace.call(
-                self.handler(),
-                self.planned.destination.template.name(),
-                instances,
-                outcome,
-                self.took,
-            );
-        }
+    /// Describes the call with its outcome for a trace.
+    pub(super) fn step(&self, outcome: Result<serde_json::Value, &Status>) -> Step {
+        let instances = vec![self.planned.entry.instance.name.to_string()];
+        Step::call(self.handler(), self.planned.destination.template.name(), instances, outcome, self.took)
     }
 }
 
-impl Request<'_> {
+impl Evaluator<'_, '_> {
     /// Converts an adapter's error to a failure of the request.
     pub(super) fn failure(&mut self, handler: &str, status: &Status) -> FailureEffect {
         let policy = match status.code() {
-            Code::DeadlineExceeded => self.policy.timeout,
-            _ => self.policy.adapter_error,
+            Code::DeadlineExceeded => self.context.policy.timeout,
+            _ => self.context.policy.adapter_error,
         };
         self.evaluation.call_failed(status.code());
         policy.of_call(|| failure_text(handler, status))
@@ -128,20 +101,13 @@ impl Request<'_> {
     /// Returns the failure of calls that were cancelled.
     pub(super) fn cancelled(&mut self, calls: usize) -> FailureEffect {
         self.evaluation.call_failed(Code::DeadlineExceeded);
-        self.policy.timeout.of_call(|| format!("{calls} calls of adapters did not end in time"))
-    }
-
-    /// Adds the details of an adapter's error to those that the request's status has if it fails or is denied for it.
-    pub(super) fn add_failure_details(&mut self, status: &Status) {
-        if !status.details().is_empty() {
-            self.failure_details.extend(details_of(status));
-            self.omitted_details += limit_details(&mut self.failure_details);
-        }
+        self.context.policy.timeout.of_call(|| format!("{calls} calls of adapters did not end in time"))
     }
 
     /// Returns a denial if the configuration has faults and the policy does not allow requests then.
     pub(super) fn config_denial(&self) -> Option<FailureEffect> {
-        let is_denied = self.snapshot.has_faults && self.policy.config_error == OnFailure::Closed;
+        let is_denied =
+            self.context.snapshot.has_faults && self.context.policy.config_error == OnFailure::Closed;
         is_denied.then(|| FailureEffect::Deny("the configuration has faults".to_owned()))
     }
 }

@@ -1,3 +1,5 @@
+//! Checks: the calls of the matching rules, and their merged answer (docs/behaviour/dispatch.md#phases-of-a-request).
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -7,15 +9,20 @@ use tokio::time::Instant;
 use super::{
     DispatchError, FailureTexts, Request,
     calls::{CompletedCall, for_each_call},
+    evaluator::Evaluator,
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
-    plan::{Conditions, PlannedCall},
 };
 use crate::{
     answer::{AnswerDetails, CheckAnswer},
     policy::{FailureEffect, fatal},
-    trace::{Phase, Step, Trace},
+    trace::{Phase, Step},
 };
-use mixer_adapter_core::{proto::CheckResult, template::Variety};
+use mixer_adapter_core::{
+    framework::status::limit_details,
+    proto::{Any, CheckResult},
+    template::Variety,
+};
+use mixer_adapter_host::handler::details_of;
 
 /// How long other calls may take after a denial behind Envoy: a quarter of its default timeout, which also limits each try of a call
 /// whose deadline is later.
@@ -30,146 +37,149 @@ struct WithOutput {
     output: Option<Bytes>,
 }
 
-impl<'s> Request<'s> {
+/// A check, with the results of calls in the order of completion.
+pub(super) struct Check<'r, 's> {
+    pub(super) evaluator: Evaluator<'r, 's>,
+    merged: MergedResult,
+    /// The position of the namespace whose header operations apply.
+    operating: usize,
+    /// By index of the entry, of the rules whose header operations apply.
+    pub(super) outputs: Vec<Option<Bytes>>,
+    /// The rules whose adapters denied the request.
+    denying: Vec<Arc<str>>,
+    /// The details of failed calls.
+    failure_details: Vec<Any>,
+    pub(super) details: AnswerDetails,
+}
+
+impl Request<'_> {
     /// Generates attributes and checks.
     pub(super) async fn evaluate(&mut self) -> Result<CheckAnswer, DispatchError> {
-        self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
-        self.check().await.map_err(|error| error.within("performing check operation failed"))
+        let generated = self.begin(Phase::Check).await;
+        let evaluator = generated.map_err(|error| error.within("preprocessing attributes failed"))?;
+        let answer = Check::new(evaluator).run().await;
+        answer.map_err(|error| error.within("performing check operation failed"))
+    }
+}
+
+impl<'r, 's> Check<'r, 's> {
+    fn new(evaluator: Evaluator<'r, 's>) -> Self {
+        Self {
+            evaluator,
+            merged: MergedResult::default(),
+            operating: 0,
+            outputs: Vec::new(),
+            denying: Vec::new(),
+            failure_details: Vec::new(),
+            details: AnswerDetails::default(),
+        }
     }
 
-    /// Checks the request: sends every instance of every matching rule and merges the results.
-    pub async fn check(&mut self) -> Result<CheckAnswer, DispatchError> {
-        let snapshot = self.snapshot;
-        let mut conditions = Conditions::of(snapshot.checks.of(&self.namespace));
-        let mut planned: Vec<PlannedCall<'s>> = Vec::new();
-        let mut planner = self.planner(false);
-        for conditions in &mut conditions {
-            planner.plan(Phase::Check, conditions, |_, _| true, |call| planned.push(call))?;
-        }
-        let mut results = Results { failures: planner.failures, ..Results::default() };
-        let (operating, operations) = snapshot.checks.with_operations(&self.namespace);
-        self.evaluation.add_calls(planned.len());
+    /// Sends every instance of every matching rule and merges the results.
+    async fn run(mut self) -> Result<CheckAnswer, DispatchError> {
+        let context = self.evaluator.context;
+        let table = &context.snapshot.checks;
+        let mut plan = self.evaluator.plan(table, |_, _| true)?;
+        let (operating, operations) = table.with_operations(self.evaluator.namespace);
+        self.operating = operating;
+        self.evaluator.evaluation.add_calls(plan.calls.len());
         if !operations.operations.is_empty() {
-            results.outputs.resize(operations.entries, None);
+            self.outputs.resize(operations.entries, None);
         }
-        let mut details = AnswerDetails::default();
-        if self.names_rules {
-            for call in &planned {
-                details.add_rule(&call.group.rule);
+        if context.names_rules {
+            for call in &plan.calls {
+                self.details.add_rule(&call.group.rule);
             }
         }
-        let caller = self.caller.clone();
-        let completed = |call: CompletedCall<'s>| self.collect(&call, operating, &mut results);
-        let cancelled = for_each_call(planned, None, &caller, completed).await;
+        let cancelled = for_each_call(plan.calls, None, context.caller, |call| self.add(&call)).await;
         if cancelled > 0 {
-            results.failures.push(self.cancelled(cancelled));
+            let failure = self.evaluator.cancelled(cancelled);
+            self.evaluator.failures.push(failure);
         }
-        let Results { mut merged, outputs, denying, failures } = results;
-        let hidden = self.fail(&mut merged, failures)?;
-        if !merged.is_denied()
-            && let Some(conditions) = conditions.get_mut(operating)
+        let hidden = self.apply_policy()?;
+        if !self.merged.is_denied()
+            && let Some(conditions) = plan.conditions.get_mut(operating)
         {
-            let (directive, failures) =
-                self.header_operations(operations, conditions, &outputs, &mut details);
-            self.fail(&mut merged, failures)?;
-            if !merged.is_denied() {
-                merged.directive = directive;
+            let directive = self.header_operations(operations, conditions);
+            self.apply_policy()?;
+            if !self.merged.is_denied() {
+                self.merged.directive = directive;
             }
         }
-        if self.has_ignored_failure && !merged.is_denied() {
-            merged.limit_validity();
+        if self.merged.is_denied() {
+            if context.names_rules {
+                self.details = AnswerDetails::of_denial(self.denying, hidden);
+            }
+        } else {
+            if self.evaluator.evaluation.has_ignored_failure {
+                self.merged.limit_validity();
+            }
+            if context.is_strict {
+                self.details.dimensions = self.evaluator.quota_dimensions()?;
+            }
         }
-        match merged.is_denied() {
-            true if self.names_rules => details = AnswerDetails::of_denial(denying, hidden),
-            false if self.is_strict => details.dimensions = self.quota_dimensions()?,
-            _ => {}
-        }
-        self.omitted_details += merged.limit_details();
-        Ok(finish(merged, details, self.evaluation.caching.max_age, self.trace.as_deref_mut()))
+        self.evaluator.record.counts.omitted_details += self.merged.limit_details();
+        Ok(finish(self.merged, self.details, self.evaluator))
     }
 
-    /// Adds a completed call to the results. After a denial behind Envoy, returns when to cancel the other calls: Envoy may allow
-    /// a request whose answer is late.
-    fn collect(
-        &mut self,
-        call: &CompletedCall<'_>,
-        operating: usize,
-        results: &mut Results,
-    ) -> Option<Instant> {
-        let (result, output) = match self.take(call) {
-            Ok(taken) => taken,
-            Err(failure) => {
-                results.failures.push(failure);
+    /// Adds a completed call. After a denial behind Envoy, returns when to cancel the other calls: Envoy may allow a request whose
+    /// answer is late.
+    fn add(&mut self, call: &CompletedCall<'_>) -> Option<Instant> {
+        let decoded = decode(call);
+        self.evaluator.record.trace(|| call.step(decoded.as_ref().map(|(result, _)| describe(result))));
+        let (result, output) = match decoded {
+            Ok(decoded) => decoded,
+            Err(status) => {
+                let failure = self.evaluator.failure(call.handler(), &status);
+                if !matches!(failure, FailureEffect::Ignore) {
+                    self.failure_details.extend(details_of(&status));
+                    self.evaluator.record.counts.omitted_details += limit_details(&mut self.failure_details);
+                }
+                self.evaluator.failures.push(failure);
                 return None;
             }
         };
         let is_denied = result.status.as_ref().is_some_and(|status| status.code != 0);
-        results.merged.add(call.denial_name(), result);
+        self.merged.add(call.denial_name(), result);
         let planned = &call.planned;
-        if planned.rules == operating
-            && let Some(place) = results.outputs.get_mut(planned.entry.index)
+        if planned.rules == self.operating
+            && let Some(place) = self.outputs.get_mut(planned.entry.index)
         {
             *place = output;
         }
         if !is_denied {
             return None;
         }
-        self.evaluation.denied = true;
+        self.evaluator.evaluation.denied = true;
         planned.group.counts.add_denial();
-        results.denying.push(planned.group.rule.clone());
-        self.is_strict.then(|| {
+        self.denying.push(planned.group.rule.clone());
+        let context = self.evaluator.context;
+        context.is_strict.then(|| {
             let now = Instant::now();
-            let left = self.caller.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+            let left = context.caller.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
             now + left.map_or(DENIAL_GRACE, |left| left.min(DENIAL_GRACE))
         })
     }
 
-    /// Returns the adapter's result or its failure.
-    fn take(&mut self, answered: &CompletedCall<'_>) -> Result<(CheckResult, Option<Bytes>), FailureEffect> {
-        let decoded = answered.answer.clone().and_then(|bytes| {
-            let undecodable = |error: prost::DecodeError| {
-                tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
-            };
-            match answered.planned.destination.template.variety() {
-                Variety::CheckWithOutput => {
-                    let answer = WithOutput::decode(bytes).map_err(undecodable)?;
-                    Ok((answer.result.unwrap_or_default(), answer.output))
-                }
-                _ => Ok((CheckResult::decode(bytes).map_err(undecodable)?, None)),
-            }
-        });
-        let outcome = decoded.as_ref().map(|(result, _)| || describe(result));
-        answered.trace(self.trace.as_deref_mut(), outcome);
-        decoded.map_err(|status| {
-            let failure = self.failure(answered.handler(), &status);
-            if !matches!(failure, FailureEffect::Ignore) {
-                self.add_failure_details(&status);
-            }
-            failure
-        })
-    }
-
-    /// Applies the failure policy. Behind Envoy an adapter's denial takes precedence: Envoy may allow requests that could not be
-    /// checked. Returns the failures that the answer then hides.
-    fn fail(
-        &mut self,
-        merged: &mut MergedResult,
-        failures: Vec<FailureEffect>,
-    ) -> Result<FailureTexts, DispatchError> {
+    /// Applies the failure policy to the failures so far. Behind Envoy an adapter's denial takes precedence: Envoy may allow requests
+    /// that could not be checked. Returns the failures that the answer then hides.
+    fn apply_policy(&mut self) -> Result<FailureTexts, DispatchError> {
+        let failures = std::mem::take(&mut self.evaluator.failures);
         let details = std::mem::take(&mut self.failure_details);
-        if self.is_strict && merged.is_denied() {
-            self.has_ignored_failure |= !failures.is_empty();
+        let evaluation = &mut *self.evaluator.evaluation;
+        if self.evaluator.context.is_strict && self.merged.is_denied() {
+            evaluation.has_ignored_failure |= !failures.is_empty();
             return Ok(failures.into_iter().filter_map(FailureEffect::into_text).collect());
         }
         let fatal = fatal(&failures);
         if !fatal.is_empty() {
             return Err(DispatchError::from(FailureTexts::from_iter(fatal)).with_details(details));
         }
-        merged.add_details(details);
-        for failure in failures.into_iter().chain(self.config_denial()) {
+        self.merged.add_details(details);
+        for failure in failures.into_iter().chain(self.evaluator.config_denial()) {
             match failure {
-                FailureEffect::Deny(text) => merged.deny(text),
-                FailureEffect::Ignore => self.has_ignored_failure = true,
+                FailureEffect::Deny(text) => self.merged.deny(text),
+                FailureEffect::Ignore => self.evaluator.evaluation.has_ignored_failure = true,
                 FailureEffect::Fatal(_) => {}
             }
         }
@@ -177,32 +187,31 @@ impl<'s> Request<'s> {
     }
 }
 
-/// The results of calls, in the order of completion.
-#[derive(Default)]
-struct Results {
-    merged: MergedResult,
-    /// By index of the entry, of the rules whose header operations apply.
-    outputs: Vec<Option<Bytes>>,
-    /// The rules whose adapters denied the request.
-    denying: Vec<Arc<str>>,
-    failures: Vec<FailureEffect>,
+/// Decodes an adapter's result, and the output if its template has one.
+fn decode(call: &CompletedCall<'_>) -> Result<(CheckResult, Option<Bytes>), tonic::Status> {
+    let bytes = call.answer.clone()?;
+    let decoded = match call.planned.destination.template.variety() {
+        Variety::CheckWithOutput => {
+            WithOutput::decode(bytes).map(|answer| (answer.result.unwrap_or_default(), answer.output))
+        }
+        _ => CheckResult::decode(bytes).map(|result| (result, None)),
+    };
+    decoded.map_err(undecodable)
 }
 
-fn finish(
-    mut merged: MergedResult,
-    details: AnswerDetails,
-    max_age: Duration,
-    trace: Option<&mut Trace>,
-) -> CheckAnswer {
+/// The failure of a call whose answer is invalid.
+pub(super) fn undecodable(error: prost::DecodeError) -> tonic::Status {
+    tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
+}
+
+fn finish(mut merged: MergedResult, details: AnswerDetails, evaluator: Evaluator<'_, '_>) -> CheckAnswer {
     if merged.has_no_validity() {
         merged.valid_duration = DEFAULT_DURATION;
         merged.valid_use_count = DEFAULT_USES;
         merged.max_uses = Some(DEFAULT_USES);
     }
-    merged.limit_duration(max_age);
-    if let Some(trace) = trace {
-        trace.add(|| Step::Merged { outcome: merged.describe() });
-    }
+    merged.limit_duration(evaluator.evaluation.caching.max_age);
+    evaluator.record.trace(|| Step::Merged { outcome: merged.describe() });
     CheckAnswer {
         valid_duration: merged.valid_duration,
         valid_use_count: merged.valid_use_count,

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use super::{
-    FailureTexts, Request,
-    plan::{Conditions, PlannedCall},
-};
+use super::{FailureTexts, evaluator::Evaluator};
 use crate::{
     answer::{AnswerDetails, QuotaDimensions},
     attribute::Bag,
@@ -30,7 +27,7 @@ impl AnswerDetails {
         }
     }
 
-    /// Adds the outputs of a rule's named actions; those of the second of two rules with the same name are omitted.
+    /// Adds the outputs of a rule's named actions. An output of a name that is present is omitted.
     pub(super) fn add_outputs(&mut self, rule: &HeaderRule, outputs: &Bag) {
         for slot in rule.outputs.iter().flat_map(|(_, declared)| declared.slots()) {
             if let Some(declared) = rule.vocabulary.at(slot)
@@ -43,22 +40,17 @@ impl AnswerDetails {
     }
 }
 
-impl Request<'_> {
-    /// Returns the dimensions of the quotas that apply, of those whose settings ask for them. One that cannot be evaluated has none:
-    /// Envoy makes no descriptor without them.
+impl Evaluator<'_, '_> {
+    /// Returns the dimensions of the quotas that apply and whose settings ask for them. A quota whose dimensions cannot be evaluated
+    /// has none: Envoy makes no descriptor without them.
     pub(super) fn quota_dimensions(&mut self) -> Result<Vec<QuotaDimensions>, LimitError> {
-        let snapshot = self.snapshot;
+        let snapshot = self.context.snapshot;
         if !snapshot.has_dimensions_in_metadata {
             return Ok(Vec::new());
         }
-        let mut planned: Vec<PlannedCall<'_>> = Vec::new();
-        let mut conditions = Conditions::of(snapshot.quotas.of(&self.namespace));
-        let mut planner = self.planner(false);
-        for conditions in &mut conditions {
-            let wanted = |entry: &crate::rules::Entry, _| entry.instance.quota.dimensions_in_metadata;
-            planner.plan(Phase::Quota, conditions, wanted, |call| planned.push(call))?;
-        }
-        let dimensions = planned.iter().filter_map(|call| {
+        self.phase = Phase::Quota;
+        let plan = self.plan(&snapshot.quotas, |entry, _| entry.instance.quota.dimensions_in_metadata)?;
+        let dimensions = plan.calls.iter().filter_map(|call| {
             let instance = quota::InstanceMsg::decode(&*call.instance).ok()?;
             let values = instance.dimensions.into_iter().map(|(name, value)| (name, value.to_string()));
             Some(QuotaDimensions { quota: call.entry.short_name().to_owned(), values: values.collect() })

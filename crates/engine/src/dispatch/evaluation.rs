@@ -15,6 +15,8 @@ pub(super) struct Evaluation {
     failed: bool,
     /// Whether an adapter denied the request.
     pub(super) denied: bool,
+    /// Whether the policy ignored a failure.
+    pub(super) has_ignored_failure: bool,
 }
 
 impl Evaluation {

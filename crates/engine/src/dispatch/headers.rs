@@ -2,119 +2,104 @@
 
 use bytes::Bytes;
 
-use super::{Request, plan::Conditions};
+use super::{
+    check::Check,
+    evaluator::{Conditions, Evaluator},
+};
 use crate::{
-    answer::AnswerDetails,
-    attribute::{Bag, Reads},
+    attribute::Bag,
     expression::Evaluated,
-    policy::FailureEffect,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
     rules::{HeaderRule, HeaderTemplate, Rules},
     trace::{Phase, Step, cut},
 };
 
-impl<'s> Request<'s> {
-    /// Returns the header operations of the matching rules, `None` if there are none, and failures of the evaluation. Adds the rules
-    /// and the outputs of their actions to the details of a strict request.
+impl<'s> Check<'_, 's> {
+    /// Returns the header operations of the matching rules; `None` if there are none. Adds the rules and the outputs of their actions
+    /// to the details of a strict request.
     pub(super) fn header_operations(
         &mut self,
         rules: &'s Rules,
         conditions: &mut Conditions<'s>,
-        outputs: &[Option<Bytes>],
-        details: &mut AnswerDetails,
-    ) -> (Option<RouteDirective>, Vec<FailureEffect>) {
+    ) -> Option<RouteDirective> {
         let mut directive = RouteDirective::default();
-        let mut failures = Vec::new();
+        self.evaluator.phase = Phase::Headers;
+        let context = self.evaluator.context;
         for rule in &rules.operations {
             // Of a rule without operations only the outputs matter.
-            if !self.is_strict && rule.request.is_empty() && rule.response.is_empty() {
+            if !context.is_strict && rule.request.is_empty() && rule.response.is_empty() {
                 continue;
             }
-            let mut planner = self.planner(false);
             let counts = rule.counts.as_deref();
-            let matches = planner.matches(Phase::Headers, &rule.rule, counts, rule.condition, conditions);
-            failures.append(&mut planner.failures);
-            if !matches {
+            if !self.evaluator.matches(&rule.rule, counts, rule.condition, conditions) {
                 continue;
             }
-            self.evaluation.caching.restrict(rule.caching);
-            let extra = outputs_of(rule, outputs);
-            if self.names_rules {
-                details.add_rule(&rule.rule);
+            self.evaluator.evaluation.caching.restrict(rule.caching);
+            let extra = outputs_of(rule, &self.outputs);
+            if context.names_rules {
+                self.details.add_rule(&rule.rule);
             }
-            if self.is_strict {
-                details.add_outputs(rule, &extra);
+            if context.is_strict {
+                self.details.add_outputs(rule, &extra);
             }
+            let RouteDirective { request_header_operations, response_header_operations, .. } = &mut directive;
             for template in &rule.request {
-                failures.extend(self.operate(
-                    rule,
-                    template,
-                    &extra,
-                    &mut directive.request_header_operations,
-                ));
+                self.evaluator.operate(rule, template, &extra, request_header_operations);
             }
             for template in &rule.response {
-                failures.extend(self.operate(
-                    rule,
-                    template,
-                    &extra,
-                    &mut directive.response_header_operations,
-                ));
+                self.evaluator.operate(rule, template, &extra, response_header_operations);
             }
         }
-        ((directive != RouteDirective::default()).then_some(directive), failures)
+        (directive != RouteDirective::default()).then_some(directive)
     }
+}
 
+impl Evaluator<'_, '_> {
+    /// Adds the operations on one header.
     fn operate(
         &mut self,
         rule: &HeaderRule,
         template: &HeaderTemplate,
         extra: &Bag,
         operations: &mut Vec<HeaderOperation>,
-    ) -> Option<FailureEffect> {
-        let mut failure = None;
-        let kind = template.operation;
-        let operation =
-            |value: String| HeaderOperation { name: template.name.clone(), value, operation: kind as i32 };
-        if kind == Operation::Remove {
-            operations.push(operation(String::new()));
-            self.trace_header(rule, template, || "removed".to_owned());
-            return None;
+    ) {
+        let HeaderTemplate { name, operation, values } = template;
+        if *operation == Operation::Remove {
+            operations.push(template.with_value(String::new()));
+            self.record.trace(|| rule.step(name, "removed".to_owned()));
+            return;
         }
-        for value in &template.values {
-            let mut reads = Reads::default();
-            let value = value.eval(self.bag.with(extra), &mut reads).map(into_text);
-            self.merge_reads(&reads, &rule.vocabulary, false);
-            match value {
+        let mut failure = None;
+        for value in values {
+            match self.eval_with(value, extra).map(into_text) {
                 Ok(value) if value.is_empty() => {
-                    self.trace_header(rule, template, || "left out: the value is empty".to_owned());
+                    self.record.trace(|| rule.step(name, "left out: the value is empty".to_owned()));
                 }
                 Ok(value) => {
-                    self.trace_header(rule, template, || format!("{kind:?} {:?}", cut(&value)));
-                    operations.push(operation(value));
+                    self.record.trace(|| rule.step(name, format!("{operation:?} {:?}", cut(&value))));
+                    operations.push(template.with_value(value));
                 }
                 Err(error) => {
-                    self.trace_header(rule, template, || format!("left out: {error}"));
-                    let text = || format!("header {} of {}: {error}", template.name, rule.rule);
-                    failure = failure.or(self.policy.match_error.of_header(text));
+                    self.record.trace(|| rule.step(name, format!("left out: {error}")));
+                    let policy = self.context.policy.match_error;
+                    let text = || format!("header {name} of {}: {error}", rule.rule);
+                    failure = failure.or_else(|| policy.of_header(text));
                 }
             }
         }
-        failure
+        self.failures.extend(failure);
     }
+}
 
-    fn trace_header(
-        &mut self,
-        rule: &HeaderRule,
-        template: &HeaderTemplate,
-        outcome: impl FnOnce() -> String,
-    ) {
-        if let Some(trace) = &mut self.trace {
-            trace.add(|| {
-                let (rule, header) = (rule.rule.to_string(), template.name.clone());
-                Step::Header { rule, header, outcome: outcome() }
-            });
-        }
+impl HeaderRule {
+    fn step(&self, header: &str, outcome: String) -> Step {
+        Step::Header { rule: self.rule.to_string(), header: header.to_owned(), outcome }
+    }
+}
+
+impl HeaderTemplate {
+    fn with_value(&self, value: String) -> HeaderOperation {
+        HeaderOperation { name: self.name.clone(), value, operation: self.operation as i32 }
     }
 }
 

@@ -6,8 +6,8 @@ use super::{
     Allocation, AllocationMode, DispatchError, FailureTexts, QuotaAnswer, QuotaGrant, QuotaRequest, Request,
     TakenAmount,
     calls::{CompletedCall, for_each_call},
+    evaluator::Evaluator,
     merge::{DEFAULT_DURATION, FAILED_DURATION},
-    plan::{Conditions, PlannedCall},
     taken::decode,
 };
 use crate::{
@@ -24,22 +24,18 @@ use mixer_adapter_core::{
 };
 use tonic::Status;
 
-/// The calls for a quota.
+/// The quotas of the rules that apply to a request.
 #[derive(Default)]
-struct QuotaPlan<'s> {
-    calls: Vec<PlannedCall<'s>>,
-    failures: Vec<FailureEffect>,
-    /// The short names of all quotas that apply to the request.
+struct Quotas<'s> {
+    /// Their short names.
     names: BTreeSet<&'s str>,
-    /// Whether a rule has the quota.
-    found: bool,
-    /// Whether a rule that has the quota does not match.
-    unmatched: bool,
-    /// Whether a call was skipped because its handler is not called.
-    uncalled: bool,
+    /// Whether the requested quota is one of them.
+    is_found: bool,
+    /// Whether a rule of the requested quota does not match.
+    is_unmatched: bool,
 }
 
-impl<'s> Request<'s> {
+impl Request<'_> {
     /// Requests a quota. One that is not configured, or whose rule does not match, is granted in full for a minute.
     /// The first of several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is
     /// granted, unless the failure policy is open.
@@ -61,8 +57,8 @@ impl<'s> Request<'s> {
     }
 
     /// Requests a quota as [`quota`](Self::quota) does. In a [`strict`](Self::strict) request rules that do not match change
-    /// nothing. Of several handlers the lowest grant wins there, whichever responds first, and before all a grant below the amount of a
-    /// quota that is [enforced](QuotaMode::Enforce).
+    /// nothing, and the lowest grant of several handlers wins, whichever responds first. A grant below the amount of a quota that is
+    /// [enforced](QuotaMode::Enforce) takes precedence.
     ///
     /// `taken` is called with each amount of a quota that is [all or nothing](crate::QuotaSettings::all_or_nothing) as soon as a handler
     /// has granted it, whatever the outcome of the request. The caller has to give it back if the request is refused or fails.
@@ -73,23 +69,50 @@ impl<'s> Request<'s> {
         &mut self,
         request: QuotaRequest<'_>,
         mode: AllocationMode,
+        taken: impl FnMut(TakenAmount),
+    ) -> Result<Allocation, DispatchError> {
+        self.record.budget.add_attributes(request.dedup_id.len())?;
+        if let Some(reused) = self.reused_references.take() {
+            self.references = Arc::unwrap_or_clone(reused);
+        }
+        self.references.clear_after();
+        // A cached check answer did not run the attribute generators.
+        let generated = self.begin(Phase::Quota).await;
+        let evaluator = generated.map_err(|error| error.within("preprocessing attributes failed"))?;
+        evaluator.allocate(request, mode, taken).await
+    }
+}
+
+impl<'s> Evaluator<'_, 's> {
+    async fn allocate(
+        mut self,
+        request: QuotaRequest<'_>,
+        mode: AllocationMode,
         mut taken: impl FnMut(TakenAmount),
     ) -> Result<Allocation, DispatchError> {
-        self.budget.add_attributes(request.dedup_id.len())?;
-        let QuotaPlan { calls, mut failures, names, found, unmatched, uncalled } =
-            self.plan_quota(request.name).await?;
-        failures.extend(self.config_denial());
-        let denies_unknown = !found && self.policy.unknown_quota == OnUnknownQuota::Deny;
-        if !found {
-            let is_ignored = failures.iter().all(|failure| matches!(failure, FailureEffect::Ignore));
-            self.note_unknown_quota(request.name, names, !denies_unknown && is_ignored);
+        let Self { context, .. } = self;
+        let mut quotas = Quotas::default();
+        let plan = self.plan(&context.snapshot.quotas, |entry, matched| {
+            let is_requested = entry.short_name().eq_ignore_ascii_case(request.name);
+            quotas.names.insert(entry.short_name());
+            quotas.is_found |= is_requested;
+            quotas.is_unmatched |= is_requested && !matched;
+            is_requested
+        })?;
+        let is_found = quotas.is_found;
+        self.failures.extend(self.config_denial());
+        let denies_unknown = !is_found && context.policy.unknown_quota == OnUnknownQuota::Deny;
+        if !is_found {
+            let is_ignored = self.failures.iter().all(|failure| matches!(failure, FailureEffect::Ignore));
+            self.note_unknown_quota(request.name, quotas.names, !denies_unknown && is_ignored);
         }
-        let has_calls = !calls.is_empty();
+        let has_calls = !plan.calls.is_empty();
         // Whether Mixer grants the amount whatever the adapters answer.
-        let is_free = !found || unmatched && !self.is_strict || uncalled && !has_calls;
+        let is_free =
+            !is_found || quotas.is_unmatched && !context.is_strict || plan.has_uncalled && !has_calls;
         let params = params(request, mode);
-        let mut answers = Vec::with_capacity(calls.len());
-        for_each_call(calls, Some(params), &self.caller, |mut call| {
+        let mut answers = Vec::with_capacity(plan.calls.len());
+        for_each_call(plan.calls, Some(params), context.caller, |mut call| {
             let instance = &call.planned.entry.instance;
             let result = call.answer.clone().and_then(|answer| decode(answer, &instance.name));
             let granted = result.as_ref().map_or(0, |result| result.granted_amount);
@@ -104,41 +127,38 @@ impl<'s> Request<'s> {
         for (call, result) in answers {
             match self.granted(&call, request.amount, result) {
                 Ok(grant) => grants.push(grant),
-                Err(status) => failures.push(self.failure(call.handler(), &status)),
+                Err(status) => {
+                    let failure = self.failure(call.handler(), &status);
+                    self.failures.push(failure);
+                }
             }
         }
-        if self.is_strict {
+        if context.is_strict {
             grants.sort_by_key(|grant| grant.precedence(request.amount));
         } else if is_free {
             grants.clear();
         } else if let Some(first) = grants.iter().position(|grant| grant.answer != QuotaAnswer::default()) {
             grants.swap(0, first);
         }
-        let fatal: FailureTexts = fatal(&failures).into_iter().collect();
+        let fatal: FailureTexts = fatal(&self.failures).into_iter().collect();
         if !fatal.is_empty() {
             self.trace_quota(request, 0, "");
             return Err(fatal.into());
         }
-        let denial = failures.iter().find_map(|failure| match failure {
-            FailureEffect::Deny(text) => Some(text),
-            FailureEffect::Fatal(_) | FailureEffect::Ignore => None,
-        });
-        let valid_duration = if is_free { DEFAULT_DURATION } else { FAILED_DURATION };
-        let answer = match (denial, grants.first()) {
-            (Some(_), _) => QuotaAnswer::default(),
-            (None, Some(first)) => first.answer,
-            (None, None) if denies_unknown => QuotaAnswer { granted: 0, valid_duration },
-            // All calls have failed, which is ignored, or there are none.
-            (None, None) => QuotaAnswer { granted: request.amount, valid_duration },
-        };
+        let has_failures = !self.failures.is_empty();
+        let denial = std::mem::take(&mut self.failures).into_iter().find_map(FailureEffect::into_text);
         let is_denied = denies_unknown || denial.is_some();
-        let reason = match (denial, grants.first()) {
-            (Some(denial), _) => format!(": {denial}"),
-            (None, Some(grant)) => past_limit(grant.settings.mode).to_owned(),
-            (None, None) if found && !has_calls && failures.is_empty() => {
-                ": no rule of the quota matches".to_owned()
+        let valid_duration = if is_free { DEFAULT_DURATION } else { FAILED_DURATION };
+        let (answer, reason) = match (denial, grants.first()) {
+            (Some(denial), _) => (QuotaAnswer::default(), format!(": {denial}")),
+            (None, Some(first)) => (first.answer, past_limit(first.settings.mode).to_owned()),
+            (None, None) => {
+                // All calls have failed, which is ignored, or there are none.
+                let granted = if denies_unknown { 0 } else { request.amount };
+                let is_unmatched = is_found && !has_calls && !has_failures;
+                let reason = if is_unmatched { ": no rule of the quota matches" } else { "" };
+                (QuotaAnswer { granted, valid_duration }, reason.to_owned())
             }
-            (None, None) => String::new(),
         };
         self.trace_quota(request, answer.granted, &reason);
         Ok(Allocation { answer, grants, matched: has_calls || is_denied, is_denied })
@@ -146,54 +166,19 @@ impl<'s> Request<'s> {
 
     /// Counts, logs and traces a quota that no rule has.
     fn note_unknown_quota(&mut self, quota: &str, names: BTreeSet<&str>, granted: bool) {
-        self.unknown_quotas += 1;
+        self.record.counts.unknown_quotas += 1;
         tracing::debug!(quota, granted, "no rule has this quota");
-        if let Some(trace) = &mut self.trace {
-            trace.add(|| {
-                let similar = suggest(quota, names).map(str::to_owned);
-                Step::UnknownQuota { quota: quota.to_owned(), similar, granted }
-            });
-        }
+        self.record.trace(|| {
+            let similar = suggest(quota, names).map(str::to_owned);
+            Step::UnknownQuota { quota: quota.to_owned(), similar, granted }
+        });
     }
 
-    /// Plans the calls for a quota, after the attribute generators unless they have run.
-    async fn plan_quota(&mut self, name: &str) -> Result<QuotaPlan<'s>, DispatchError> {
-        if let Some(reused) = self.reused_references.take() {
-            self.references = Arc::unwrap_or_clone(reused);
-        }
-        self.references.clear_after();
-        // A cached check answer did not run them.
-        if !self.generated {
-            self.generate().await.map_err(|error| error.within("preprocessing attributes failed"))?;
-        }
-        let mut plan = QuotaPlan::default();
-        let mut conditions = Conditions::of(self.snapshot.quotas.of(&self.namespace));
-        let mut planner = self.planner(false);
-        for conditions in &mut conditions {
-            let wanted = |entry: &'s crate::rules::Entry, matched: bool| {
-                let wanted = entry.short_name().eq_ignore_ascii_case(name);
-                plan.names.insert(entry.short_name());
-                plan.found |= wanted;
-                plan.unmatched |= wanted && !matched;
-                wanted
-            };
-            planner.plan(Phase::Quota, conditions, wanted, |call| plan.calls.push(call))?;
-        }
-        plan.uncalled = planner.uncalled;
-        plan.failures = planner.failures;
-        Ok(plan)
-    }
-
-    fn trace_quota(
-        &mut self,
-        QuotaRequest { name, amount, .. }: QuotaRequest<'_>,
-        granted: i64,
-        reason: &str,
-    ) {
-        if let Some(trace) = &mut self.trace {
-            let outcome = || format!("quota {name}: granted {granted} of {amount}{reason}");
-            trace.add(|| Step::Merged { outcome: outcome() });
-        }
+    fn trace_quota(&mut self, request: QuotaRequest<'_>, granted: i64, reason: &str) {
+        let QuotaRequest { name, amount, .. } = request;
+        self.record.trace(|| Step::Merged {
+            outcome: format!("quota {name}: granted {granted} of {amount}{reason}"),
+        });
     }
 
     /// Returns the adapter's grant of an amount. Counts and traces the call, and logs an invalid answer.
@@ -204,15 +189,14 @@ impl<'s> Request<'s> {
         result: Result<quota_result::Result, Status>,
     ) -> Result<QuotaGrant, Status> {
         let Instance { name: instance, quota: settings, .. } = &*call.planned.entry.instance;
-        let outcome = result.as_ref().map(|result| {
-            || {
+        self.record.trace(|| {
+            call.step(result.as_ref().map(|result| {
                 serde_json::json!({
                     "granted_amount": result.granted_amount,
                     "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
                 })
-            }
+            }))
         });
-        call.trace(self.trace.as_deref_mut(), outcome);
         let result = result.inspect_err(|status| {
             // A failed call is logged where it is made.
             static LIMIT: LogLimit = LogLimit::new();

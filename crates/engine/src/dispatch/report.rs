@@ -5,17 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant as Clock};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use super::{
-    DispatchError, FailureTexts, Request,
-    calls::failure_text,
-    plan::{Conditions, PlannedCall},
-};
+use super::{DispatchError, FailureTexts, Request, calls::failure_text, evaluator::PlannedCall};
 use crate::{
     handler::RuntimeHandler,
     limits::LimitError,
     policy::FailureEffect,
     rules::Destination,
-    trace::{Phase, Trace},
+    trace::{Phase, Step, Trace},
 };
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use mixer_adapter_host::handler::Caller;
@@ -74,7 +70,7 @@ impl ReportBatch {
         instances.map(|instance| size_of::<Vec<u8>>() + instance.capacity()).sum()
     }
 
-    /// Splits the batch into ones of at most `max` instances.
+    /// Splits the batch into batches of at most `max` instances.
     pub fn split(self, max: usize) -> impl Iterator<Item = Self> {
         let Self { handler, template, instances } = self;
         let mut instances = instances.into_iter();
@@ -85,8 +81,8 @@ impl ReportBatch {
         })
     }
 
-    /// Adds the instances of a later batch for the same handler and template. Returns one for another, and one with which there would be
-    /// more than `max` instances.
+    /// Adds the instances of a later batch for the same handler and template. Returns `later` if its handler or template differs, or
+    /// if there would be more than `max` instances.
     pub fn merge(&mut self, later: Self, max: usize) -> Option<Self> {
         let is_same =
             Arc::ptr_eq(&self.handler, &later.handler) && Arc::ptr_eq(&self.template, &later.template);
@@ -103,10 +99,9 @@ impl ReportBatch {
     /// The handler rejects them or does not answer.
     pub async fn send(&self, caller: &Caller) -> Result<(), DispatchError> {
         let answer = self.handler.call(&self.template, &self.instances, &[], None, caller).await;
-        match answer {
-            Ok(_) => Ok(()),
-            Err(status) => Err(FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into()),
-        }
+        answer
+            .map(drop)
+            .map_err(|status| FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into())
     }
 }
 
@@ -137,25 +132,18 @@ impl<'s> Report<'s> {
 
     /// Returns whether the attributes of the request could be generated.
     async fn try_add(&mut self, request: &mut Request<'s>) -> Result<bool, LimitError> {
-        match request.generate().await {
-            Ok(()) => {}
+        let mut evaluator = match request.begin(Phase::Report).await {
+            Ok(evaluator) => evaluator,
             Err(DispatchError::Failed { failures, .. }) => {
                 self.failures.append(failures);
                 return Ok(false);
             }
             Err(DispatchError::Limit(error)) => return Err(error),
-        }
-        let mut conditions = Conditions::of(request.snapshot.reports.of(&request.namespace));
-        let mut planner = request.planner(false);
-        for conditions in &mut conditions {
-            planner.plan(Phase::Report, conditions, |_, _| true, |planned| self.buffer(planned))?;
-        }
-        let failures = planner.failures.into_iter().filter_map(|failure| match failure {
-            FailureEffect::Fatal(text) | FailureEffect::Deny(text) => Some(text),
-            FailureEffect::Ignore => None,
-        });
-        self.failures.extend(failures);
-        for handler in planner.unbuilt {
+        };
+        let plan = evaluator.plan(&evaluator.context.snapshot.reports, |_, _| true)?;
+        plan.calls.into_iter().for_each(|planned| self.buffer(planned));
+        self.failures.extend(evaluator.failures.into_iter().filter_map(FailureEffect::into_text));
+        for handler in plan.unbuilt {
             *self.lost.entry(handler).or_default() += 1;
         }
         Ok(true)
@@ -164,14 +152,11 @@ impl<'s> Report<'s> {
     fn buffer(&mut self, planned: PlannedCall<'s>) {
         let destination = planned.destination;
         let index = self.batches.iter().position(|batch| std::ptr::eq(batch.destination, destination));
-        let batch = match index {
-            Some(index) => &mut self.batches[index],
-            None => {
-                self.batches.push(Batch { destination, names: Vec::new(), instances: Vec::new() });
-                let last = self.batches.len() - 1;
-                &mut self.batches[last]
-            }
-        };
+        let index = index.unwrap_or_else(|| {
+            self.batches.push(Batch { destination, names: Vec::new(), instances: Vec::new() });
+            self.batches.len() - 1
+        });
+        let batch = &mut self.batches[index];
         batch.names.push(&planned.entry.instance.name);
         batch.instances.push(planned.instance);
     }
@@ -206,17 +191,14 @@ impl<'s> Report<'s> {
         for (batch, answer, took) in answers {
             let Destination { handler, template, .. } = batch.destination;
             if let Some(trace) = trace.as_deref_mut() {
-                let names = batch.names.iter().copied();
-                let outcome = answer.as_ref().map(|_| || serde_json::Value::Object(Default::default()));
-                trace.call(&handler.name, template.name(), names, outcome, took);
+                let names = batch.names.iter().map(|name| (*name).to_owned()).collect();
+                let outcome = answer.as_ref().map(|_| serde_json::Value::Object(Default::default()));
+                trace.add(|| Step::call(&handler.name, template.name(), names, outcome, took));
             }
             if let Err(status) = answer {
                 self.failures.push(failure_text(&handler.name, &status));
             }
         }
-        match self.failures.is_empty() {
-            true => Ok(()),
-            false => Err(self.failures.into()),
-        }
+        if self.failures.is_empty() { Ok(()) } else { Err(self.failures.into()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Amounts that quotas which are all or nothing have granted, and that are given back if the request is refused.
+//! Granted amounts of quotas that are all or nothing. They are given back if the request is refused.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use mixer_adapter_core::{
 use mixer_adapter_host::handler::Caller;
 use tonic::Status;
 
-use super::plan::PlannedCall;
+use super::{check::undecodable, evaluator::PlannedCall};
 use crate::{
     handler::{QuotaParams, RuntimeHandler},
     resource_counts::InstanceCounts,
@@ -40,7 +40,7 @@ pub struct TakenAmount {
 /// The amount that a handler has taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReturnedAmount {
-    /// The amount, at most the one that it had granted.
+    /// The amount, at most what was granted.
     pub amount: i64,
     /// The state of the limit, if the adapter reports it.
     pub limit: Option<Limit>,
@@ -102,7 +102,7 @@ impl TakenAmount {
         let answer =
             self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await?;
         let result = decode(answer, &self.instance)?;
-        // One that acknowledges without an amount has taken nothing back, as far as is known.
+        // Without an amount in the answer, nothing counts as taken back.
         let amount = result.granted_amount.clamp(0, self.amount);
         self.counts.quota.add(-self.amount, amount, result.limit.as_ref());
         Ok(ReturnedAmount { amount, limit: result.limit })
@@ -114,8 +114,7 @@ impl TakenAmount {
 /// # Errors
 /// The answer is invalid, or for another instance.
 pub(super) fn decode(answer: Bytes, instance: &str) -> Result<quota_result::Result, Status> {
-    let mut result = QuotaResult::decode(answer)
-        .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))?;
+    let mut result = QuotaResult::decode(answer).map_err(undecodable)?;
     result.quotas.remove(instance).ok_or_else(|| {
         let answered: Vec<&String> = result.quotas.keys().collect();
         Status::internal(format!("no grant for `{instance}` in the answer, only for {answered:?}"))

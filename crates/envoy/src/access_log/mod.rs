@@ -155,7 +155,7 @@ impl Reporter {
             {
                 logged.log(LoggedDecision::LogEntry, None, "", logged.attributes(&bag).as_ref());
             }
-            let mut request = Request::new(snapshot, bag, caller.clone()).with_budget(budget);
+            let mut request = Request::new(snapshot, bag, &caller).with_budget(budget);
             let tenant = self.handlers.counters.tenant(request.tenant());
             tenant.log_entries.fetch_add(1, Relaxed);
             let (_, report) =
@@ -164,7 +164,7 @@ impl Reporter {
                 failures.push(error.to_string());
             }
             budget = request.budget();
-            mixer.counts().condition_errors(request.condition_errors());
+            mixer.counts().request(request.counts());
         }
         for (tenant, report) in reports.into_values() {
             let PreparedReport { batches, failures: further, lost } = report.prepare();

@@ -62,8 +62,7 @@ impl<'c> QuotaCalls<'c> {
         let limit = descriptor.limit.as_ref().and_then(limit_override);
         let mode = AllocationMode { report_limit: true, past_limit, limit };
         let allocation = request.allocate(quota, mode, |amount| taken(self.tenant, amount)).await;
-        self.mixer.counts().condition_errors(request.condition_errors());
-        self.mixer.counts().unknown_quotas(request.unknown_quotas());
+        self.mixer.counts().request(request.counts());
         self.budget = request.budget();
         Ok(allocation?)
     }
@@ -72,7 +71,7 @@ impl<'c> QuotaCalls<'c> {
     fn request(&mut self, descriptor: &RateLimitDescriptor) -> Result<Request<'c>, RateLimitError> {
         let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
         let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.bag())?;
-        let request = Request::new(self.snapshot, bag, self.caller.clone());
+        let request = Request::new(self.snapshot, bag, self.caller);
         self.tenant.clear();
         self.tenant.push_str(request.tenant());
         Ok(request.with_budget(self.budget.clone()).strict())

@@ -1,0 +1,236 @@
+//! A request: what is fixed for all phases, what they read, and what they record.
+
+use std::sync::Arc;
+
+use mixer_adapter_host::handler::Caller;
+
+use super::{CacheUse, DispatchError, evaluation::Evaluation, evaluator::Evaluator};
+use crate::{
+    attribute::{Bag, Vocabulary},
+    limits::Budget,
+    policy::FailurePolicy,
+    references::References,
+    rules::Table,
+    snapshot::Snapshot,
+    trace::{Phase, Step, Trace, cut},
+};
+
+/// A request. Attribute generation is the first phase; a check and quotas, or a report, follow.
+#[derive(Debug)]
+pub struct Request<'s> {
+    pub(super) context: Context<'s>,
+    /// Set by attribute generation; other phases only read it.
+    pub(super) bag: Bag,
+    pub(super) namespace: String,
+    /// Whether attribute generators have run.
+    is_generated: bool,
+    pub(super) references: References,
+    pub(super) record: Record,
+    pub(super) evaluation: Evaluation,
+    pub(super) cache_use: Option<CacheUse>,
+    /// The references of an answer from the cache, in place of `references`.
+    pub(super) reused_references: Option<Arc<References>>,
+}
+
+/// The inputs of a request other than its attributes.
+#[derive(Debug)]
+pub(super) struct Context<'s> {
+    pub(super) snapshot: &'s Snapshot,
+    pub(super) caller: &'s Caller,
+    pub(super) policy: FailurePolicy,
+    pub(super) is_strict: bool,
+    /// Whether the details of answers name the rules that decided.
+    pub(super) names_rules: bool,
+}
+
+/// The results of phases other than their answers.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    trace: Option<Box<Trace>>,
+    pub(super) budget: Budget,
+    pub(super) counts: RequestCounts,
+}
+
+/// Events of a request; see [`Counts::request`](crate::Counts::request).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestCounts {
+    /// Number of conditions that could not be evaluated.
+    pub condition_errors: u64,
+    /// Number of details of denials and errors omitted from the answer because of its size.
+    pub omitted_details: u64,
+    /// Number of quota requests for which no rule has a quota.
+    pub unknown_quotas: u64,
+}
+
+impl Record {
+    /// Adds a step to the trace, if the request is traced.
+    pub(super) fn trace(&mut self, step: impl FnOnce() -> Step) {
+        if let Some(trace) = &mut self.trace {
+            trace.add(step);
+        }
+    }
+}
+
+/// Maximum number of rules of other namespaces in a trace.
+const MAX_OTHERS: usize = 20;
+
+impl<'s> Request<'s> {
+    /// Creates a request with attributes of the snapshot's vocabulary. Its calls have the deadline of `caller`, and its name in logs.
+    pub fn new(snapshot: &'s Snapshot, bag: Bag, caller: &'s Caller) -> Self {
+        let mut references = References::default();
+        let namespace = snapshot.namespace_slots.namespace(&bag, &mut references.before).to_owned();
+        let policy = snapshot.policy;
+        Self {
+            context: Context { snapshot, caller, policy, is_strict: false, names_rules: false },
+            bag,
+            namespace,
+            is_generated: false,
+            references,
+            record: Record::default(),
+            evaluation: Evaluation::default(),
+            cache_use: None,
+            reused_references: None,
+        }
+    }
+
+    /// Adds the steps of the request to a trace.
+    #[must_use]
+    pub fn with_trace(mut self, mut trace: Trace) -> Self {
+        let places = self.context.snapshot.places.iter();
+        let others = places.filter(|(_, place)| {
+            place.namespace.as_deref().is_some_and(|of_rule| of_rule != self.namespace.as_str())
+        });
+        for (rule, place) in others.take(MAX_OTHERS) {
+            trace.add(|| Step::OtherNamespace { rule: rule.to_string(), place: place.place.to_string() });
+        }
+        self.record.trace = Some(Box::new(trace));
+        self
+    }
+
+    /// Makes failures that Mixer ignores fail the request; see [`FailurePolicy::strict`].
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.context.policy = self.context.policy.strict();
+        (self.context.is_strict, self.context.names_rules) = (true, true);
+        self
+    }
+
+    /// Makes the details of answers name the rules that decided, as those of strict requests do.
+    #[must_use]
+    pub fn with_rules(mut self, names_rules: bool) -> Self {
+        self.context.names_rules |= names_rules;
+        self
+    }
+
+    /// Sets the budget, which otherwise is that of the default limits.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Budget) -> Self {
+        self.record.budget = budget;
+        self
+    }
+
+    /// The budget, for further requests of the same call.
+    pub fn budget(&self) -> Budget {
+        self.record.budget.clone().next_request()
+    }
+
+    /// The references of the answers so far.
+    pub fn references(&self) -> &References {
+        self.reused_references.as_deref().unwrap_or(&self.references)
+    }
+
+    /// The declared attributes.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.context.snapshot.vocabulary
+    }
+
+    /// The attributes, including generated ones.
+    pub fn attributes(&self) -> &Bag {
+        &self.bag
+    }
+
+    /// The namespace whose rules apply in addition to those of the default one; empty if it has none.
+    pub fn tenant(&self) -> &str {
+        let Snapshot { checks, reports, quotas, generators, .. } = self.context.snapshot;
+        let mut tables = [checks, reports, quotas, generators].into_iter();
+        let has_rules = tables.any(|table| table.by_namespace.contains_key(self.namespace.as_str()));
+        if has_rules { &self.namespace } else { "" }
+    }
+
+    /// The namespace whose rules apply in addition to those of the default one.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The counts of events so far.
+    pub fn counts(&self) -> RequestCounts {
+        self.record.counts
+    }
+
+    /// How the cache was used for the answer; `None` without a cache.
+    pub fn cache_use(&self) -> Option<&CacheUse> {
+        self.cache_use.as_ref()
+    }
+
+    /// Returns whether the request is traced.
+    pub(super) fn is_traced(&self) -> bool {
+        self.record.trace.is_some()
+    }
+
+    /// Takes the trace, if there is one.
+    pub fn into_trace(self) -> Option<Trace> {
+        self.record.trace.map(|trace| *trace)
+    }
+
+    fn evaluator(&mut self, phase: Phase) -> Evaluator<'_, 's> {
+        Evaluator {
+            phase,
+            context: &self.context,
+            bag: &self.bag,
+            namespace: &self.namespace,
+            references: &mut self.references,
+            record: &mut self.record,
+            evaluation: &mut self.evaluation,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Begins a phase after attribute generation, which runs first unless it has run.
+    pub(super) async fn begin(&mut self, phase: Phase) -> Result<Evaluator<'_, 's>, DispatchError> {
+        if !self.is_generated {
+            self.generate().await?;
+            self.is_generated = true;
+        }
+        Ok(self.evaluator(phase))
+    }
+
+    /// Runs the attribute generators, and sets the attributes that the request does not have.
+    async fn generate(&mut self) -> Result<(), DispatchError> {
+        if !has_rules(&self.context.snapshot.generators, &self.namespace) {
+            return Ok(());
+        }
+        for generated in self.evaluator(Phase::Generate).generate().await? {
+            let is_new = self.bag.at(generated.slot).is_none();
+            self.record.trace(|| Step::Generated {
+                attribute: generated.attribute.to_string(),
+                value: is_new.then(|| cut(&generated.value.to_string()).into_owned()),
+            });
+            if is_new {
+                self.bag.set(generated.slot, generated.value);
+                self.references.generated.push(generated.slot);
+            }
+        }
+        // Generators were selected by the namespace of the request; from here on a generated one applies.
+        if !self.references.generated.is_empty() {
+            let slots = &self.context.snapshot.namespace_slots;
+            self.namespace = slots.namespace(&self.bag, &mut self.references.after).to_owned();
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether any rule of the table applies to a namespace.
+fn has_rules(table: &Table, namespace: &str) -> bool {
+    table.of(namespace).any(|rules| !rules.destinations.is_empty())
+}
