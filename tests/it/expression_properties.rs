@@ -1,8 +1,11 @@
 //! No expression and no request causes a panic.
 
 use mixer_adapter::value::ValueType;
-use mixer_adapter_engine::expression::{Language, fuzzing};
+use mixer_adapter_engine::expression::Language;
 use proptest::prelude::*;
+
+#[path = "expression_fuzzing.rs"]
+mod fuzzing;
 
 /// Tokens of which expressions are generated.
 const TOKENS: [&str; 80] = [

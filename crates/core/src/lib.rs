@@ -3,7 +3,7 @@
 //! Start with [`Adapter`], the trait that an author implements, and [`Handle`], which it implements once for each template.
 //! Then:
 //!
-//! - [`template`]: what a template is; the standard ones are in `mixer-adapter-templates`;
+//! - [`template`]: the trait of templates; the standard ones are in `mixer-adapter-templates`;
 //! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
 //! - [`adapter`]: validation of configurations ([`adapter::ConfigErrors`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;

@@ -29,11 +29,11 @@ pub struct CheckAnswer {
 /// The origin of an answer, for access logs and rate limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AnswerDetails {
-    /// The full names of the rules that decided: those whose adapters denied the request, or else those that apply to it.
+    /// The full names of the rules that decided: whose adapters denied the request, or else all that apply.
     pub rules: Vec<Arc<str>>,
     /// The outputs of named actions with the names that header operations use, `ACTION.output.FIELD`.
     pub outputs: Vec<(String, String)>,
-    /// The dimensions of quotas that apply to the request, of those with
+    /// The dimensions of quotas that apply to the request and have
     /// [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
     pub dimensions: Vec<QuotaDimensions>,
     /// The failures of other parts of a denied request. Such an answer is not cached.
@@ -43,16 +43,16 @@ pub struct AnswerDetails {
 impl AnswerDetails {
     /// The approximate size in bytes.
     fn size(&self) -> usize {
-        let pair =
-            |(name, value): &(String, String)| size_of::<(String, String)>() + name.len() + value.len();
         let dimensions = self.dimensions.iter().map(|QuotaDimensions { quota, values }| {
-            size_of::<QuotaDimensions>() + quota.len() + values.iter().map(pair).sum::<usize>()
+            size_of::<QuotaDimensions>() + quota.len() + pairs_size(values)
         });
-        size_of::<Self>()
-            + self.rules.len() * size_of::<Arc<str>>()
-            + self.outputs.iter().map(pair).sum::<usize>()
-            + dimensions.sum::<usize>()
+        let rules = self.rules.len() * size_of::<Arc<str>>();
+        size_of::<Self>() + rules + pairs_size(&self.outputs) + dimensions.sum::<usize>()
     }
+}
+
+fn pairs_size(pairs: &[(String, String)]) -> usize {
+    size_of_val(pairs) + pairs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
 }
 
 /// The dimensions of a quota.

@@ -44,7 +44,7 @@ const MAX_LOGGED: usize = 20;
 /// The number of deprecated fields that are counted apart.
 const MAX_DEPRECATED_FIELDS: usize = 100;
 
-/// The time that the other collections of a source have to become empty, too, after its rules.
+/// The time in which the other collections of a source must become empty, too, after its rules.
 const EMPTY_DELAY: Duration = Duration::from_secs(10);
 
 /// The status of the configuration.
@@ -57,7 +57,7 @@ pub struct ConfigStatus {
     pub rejected: u64,
     /// Time of the last applied update in seconds since the Unix epoch.
     pub applied_at: Option<u64>,
-    /// Number of times that a source has lost all its resources, which was not applied.
+    /// Number of times that a source lost all its resources. Such losses are not applied.
     pub lost: u64,
     /// Number of resources by collection.
     pub resources: BTreeMap<String, usize>,
@@ -65,11 +65,11 @@ pub struct ConfigStatus {
     pub versions: BTreeMap<String, String>,
     /// Number of new uses of deprecated fields.
     pub deprecated_uses: u64,
-    /// The same by field, for the first 100 fields; the uses of all others are counted as `other`.
+    /// New uses by field, for the first 100 fields; further fields are counted as `other`.
     pub deprecated_fields: BTreeMap<String, u64>,
     /// Non-fatal faults of the configuration in use.
     pub faults: Vec<String>,
-    /// Faults of the updates that are not in use.
+    /// Faults of the rejected updates.
     pub refusal: Vec<String>,
     /// The collections that the first configuration waits for.
     pub awaited: Vec<Awaited>,
@@ -94,14 +94,13 @@ impl ConfigStatus {
     /// Returns warnings about sources that are not connected, and a configuration in use that is empty or has no rules.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.sources.iter().flat_map(|source| source.warnings()).collect();
-        let count = |role: Option<Kind>| -> usize {
-            let of_role = |name: &str| match Collection::new(name).role() {
-                None => false,
-                found => role.is_none() || found == role,
-            };
-            self.resources.iter().filter(|(name, _)| of_role(name)).map(|(_, count)| count).sum()
-        };
-        let text = match (count(None), count(Some(Kind::Rule))) {
+        let (mut resources, mut rules) = (0, 0);
+        for (name, count) in &self.resources {
+            let role = Collection::new(name).role();
+            resources += if role.is_some() { *count } else { 0 };
+            rules += if role == Some(Kind::Rule) { *count } else { 0 };
+        }
+        let text = match (resources, rules) {
             _ if self.applied == 0 => return warnings,
             (0, _) => "the configuration is empty, and every check is allowed",
             (_, 0) => "the configuration has no rules, and every check is allowed",
@@ -122,17 +121,10 @@ impl ConfigStatus {
         }
     }
 
-    /// Returns the collections that the first configuration waits for; none once there was one.
+    /// Returns the conditions that the first configuration waits for; empty after it.
     pub fn pending(&self) -> Vec<String> {
         if self.applied > 0 {
             return Vec::new();
-        }
-        if self.awaited.is_empty() {
-            let faults = match self.refusal.is_empty() {
-                true => String::new(),
-                false => format!(": {}", join_texts(&self.refusal)),
-            };
-            return vec![format!("a valid configuration{faults}")];
         }
         let now = seconds(SystemTime::now());
         let awaited = self.awaited.iter().map(|awaited| {
@@ -142,6 +134,8 @@ impl ConfigStatus {
         let mut pending: Vec<String> = awaited.collect();
         if !self.refusal.is_empty() {
             pending.push(format!("a valid configuration: {}", join_texts(&self.refusal)));
+        } else if pending.is_empty() {
+            pending.push("a valid configuration".to_owned());
         }
         pending
     }
@@ -168,7 +162,7 @@ impl Controller {
         }
     }
 
-    /// Changes what becomes of updates that remove rules, or all resources, of a source. By default the last good configuration is
+    /// Sets the policy for updates that remove rules, or all resources, of a source. By default the last good configuration is
     /// protected, with a delay of 10 s.
     #[must_use]
     pub fn with_losses(self, losses: LossPolicy) -> Self {
@@ -191,8 +185,8 @@ impl Controller {
     /// Logs non-fatal faults that the previous configuration did not have. Returns the deprecated fields among them.
     fn log_new_faults(&mut self, faults: &[ValidationError]) -> Vec<String> {
         let texts: HashSet<String> = faults.iter().map(ToString::to_string).collect();
-        let is_new = |fault: &&ValidationError| !self.faults.contains(&fault.to_string());
-        let new: Vec<&ValidationError> = faults.iter().filter(is_new).collect();
+        let new: Vec<&ValidationError> =
+            faults.iter().filter(|fault| !self.faults.contains(&fault.to_string())).collect();
         for text in limit_texts(new.iter().map(ToString::to_string), MAX_LOGGED) {
             tracing::warn!("{text}");
         }
@@ -248,13 +242,11 @@ impl Apply for Controller {
     fn check(&self, update: &Update) -> Verdict {
         let (_, mut faults) = ConfigSet::default().apply(update.changes.iter().cloned());
         faults.extend(update.faults.iter().cloned());
-        match faults.iter().any(ValidationError::is_error) && !self.options.lenient {
-            true => Err(faults),
-            false => Ok(()),
-        }
+        let is_rejected = faults.iter().any(ValidationError::is_error) && !self.options.lenient;
+        if is_rejected { Err(faults) } else { Ok(()) }
     }
 
-    /// Records the updates that are not in use, and logs changes of them.
+    /// Records the rejected updates, and logs changes of them.
     fn report(&mut self, progress: Progress) {
         let faults = progress.refused.iter().flat_map(|update| &update.faults);
         let refusal = faults.filter(|fault| fault.is_error()).map(ToString::to_string);
@@ -291,8 +283,8 @@ impl Apply for Controller {
     }
 }
 
-/// Runs the validation of adapters, which may block. On a runtime with several threads, others take over the tasks of this one
-/// meanwhile: the admin port and signals must not wait.
+/// Runs the validation of adapters, which may block. On a runtime with several threads, others take over this thread's tasks: the
+/// admin port and signals must not wait.
 #[expect(clippy::disallowed_methods, reason = "the runtime has several threads")]
 fn may_block<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {

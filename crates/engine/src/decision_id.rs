@@ -7,9 +7,10 @@ use std::{
 
 /// Returns whether a text has the form of an id, which another server may have made.
 pub fn is_decision_id(text: &str) -> bool {
-    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    text.len() <= MAX_LENGTH
-        && text.split_once('-').is_some_and(|(start, count)| is_part(start) && is_part(count))
+    let Some((start, count)) = text.split_once('-').filter(|_| text.len() <= MAX_LENGTH) else {
+        return false;
+    };
+    [start, count].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// The length of the longest id.

@@ -67,7 +67,7 @@ impl Mixer {
         self.update(|closed| (!closed).then(|| Arc::new(snapshot)));
     }
 
-    /// Drops the snapshot with its handlers, and ignores further ones.
+    /// Drops the snapshot with its handlers, and ignores further snapshots.
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         self.update(|_| None);

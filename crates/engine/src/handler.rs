@@ -10,16 +10,16 @@ use std::{
 };
 
 use bytes::Bytes;
+use prost::encoding::{WireType, bool, encode_key, encode_varint, int64, message};
 use tonic::{Code, Status};
-use tracing::field;
 
-use super::remote::{RemoteAdapter, Session};
-use mixer_adapter_core::{
-    adapter::LimitOverride,
-    framework::{
-        dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit, log_text::log_text,
-        status::status_name,
-    },
+use super::{
+    dispatch::{AllocationMode, QuotaRequest},
+    remote::{RemoteAdapter, Session},
+};
+use mixer_adapter_core::framework::{
+    digest::Digest, dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit,
+    log_text::log_text, status::status_name,
 };
 use mixer_adapter_host::{
     Host,
@@ -60,7 +60,7 @@ pub struct RuntimeHandler {
     pub(crate) denial_name: Arc<str>,
     /// Identifies adapter, configuration and connection, and for sessions the types of instances. A handler with an
     /// equal signature is carried over to the next snapshot.
-    pub(crate) signature: mixer_adapter_core::framework::digest::Digest,
+    pub(crate) signature: Digest,
     target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
     failure_log: FailureLogLimit,
@@ -69,11 +69,7 @@ pub struct RuntimeHandler {
 
 impl RuntimeHandler {
     /// Creates a handler.
-    pub fn new(
-        name: Arc<str>,
-        signature: mixer_adapter_core::framework::digest::Digest,
-        target: Box<dyn HandlerBackend>,
-    ) -> Self {
+    pub fn new(name: Arc<str>, signature: Digest, target: Box<dyn HandlerBackend>) -> Self {
         Self {
             denial_name: name.clone(),
             name,
@@ -130,7 +126,7 @@ impl RuntimeHandler {
             handler = &*self.name,
             instance = log_text(instance_list(names.iter().copied())),
             peer = log_text(caller.peer_name()),
-            trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+            trace_id = caller.trace.map(|trace| tracing::field::display(trace.trace_id())),
             code = &*status_name(code),
             error = log_text(status.message()),
             suppressed,
@@ -144,13 +140,7 @@ impl RuntimeHandler {
         instances: &[Vec<u8>],
         quota: Option<QuotaParams<'_>>,
     ) -> Bytes {
-        use prost::encoding::{WireType, bool, encode_key, encode_varint, int64, message};
         let config = self.target.adapter_config();
-        let field = |number: u32, content: &[u8], request: &mut Vec<u8>| {
-            encode_key(number, WireType::LengthDelimited, request);
-            encode_varint(content.len() as u64, request);
-            request.extend_from_slice(content);
-        };
         let length: usize = instances.iter().map(|instance| instance.len() + 8).sum();
         let mut request = Vec::with_capacity(length + config.as_ref().map_or(0, Bytes::len) + 64);
         for instance in instances {
@@ -160,41 +150,29 @@ impl RuntimeHandler {
             field(number, &config, &mut request);
         }
         if let Some(number) = template.fields().dedup_id {
-            let mut buffer = itoa(self.calls.fetch_add(1, Relaxed));
-            if let Some(quota) = &quota {
-                buffer = format!("{}{}", quota.dedup_id, quota.name);
-            }
-            field(number, buffer.as_bytes(), &mut request);
+            let count = self.calls.fetch_add(1, Relaxed);
+            let id = match &quota {
+                Some(QuotaParams { request, .. }) => format!("{}{}", request.dedup_id, request.name),
+                None => unique_id(count),
+            };
+            field(number, id.as_bytes(), &mut request);
         }
         if let (Some(number), Some(quota)) = (template.fields().quota_request, quota) {
-            // QuotaRequest { quotas = 1: map of instance name to { amount = 1, best_effort = 2, ... } }
-            let (mut params, mut entry, mut whole) = (Vec::new(), Vec::new(), Vec::new());
-            int64::encode(1, &quota.amount, &mut params);
-            bool::encode(2, &quota.best_effort, &mut params);
-            // Extensions of this project, which other adapters are sent only by Envoy's requests.
-            for (number, flag) in [(100, quota.report_limit), (101, quota.past_limit)] {
-                if flag {
-                    bool::encode(number, &flag, &mut params);
-                }
-            }
-            if let Some(limit) = quota.limit {
-                let mut replacement = Vec::new();
-                int64::encode(1, &limit.max_amount, &mut replacement);
-                let window = prost_types::Duration::try_from(limit.window).unwrap_or_default();
-                message::encode(2, &window, &mut replacement);
-                field(102, &replacement, &mut params);
-            }
-            field(1, quota.instance.as_bytes(), &mut entry);
-            field(2, &params, &mut entry);
-            field(1, &entry, &mut whole);
-            field(number, &whole, &mut request);
+            field(number, &quota.encode(), &mut request);
         }
         request.into()
     }
 }
 
-/// Formats an id from a counter. It includes the start of the process, so that ids of two engines differ.
-fn itoa(count: u64) -> String {
+/// Encodes a field of bytes, a text or a message.
+fn field(number: u32, content: &[u8], request: &mut Vec<u8>) {
+    encode_key(number, WireType::LengthDelimited, request);
+    encode_varint(content.len() as u64, request);
+    request.extend_from_slice(content);
+}
+
+/// Creates an id from a counter. It includes the start of the process, so that the ids of two engines differ.
+fn unique_id(count: u64) -> String {
     static START: std::sync::LazyLock<u64> = std::sync::LazyLock::new(|| {
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
@@ -212,22 +190,38 @@ impl fmt::Debug for RuntimeHandler {
 /// The parameters of a quota call.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaParams<'a> {
-    /// The quota's name in the request to the engine.
-    pub name: &'a str,
+    /// The request to the engine. Its deduplication id is identical for all attempts.
+    pub request: QuotaRequest<'a>,
+    /// How the quota is requested.
+    pub mode: AllocationMode,
     /// The full name of the instance.
     pub instance: &'a str,
-    /// Identical for all attempts of one request.
-    pub dedup_id: &'a str,
-    /// The amount requested.
-    pub amount: i64,
-    /// Whether less than the amount may be granted.
-    pub best_effort: bool,
-    /// Whether the state of the limit is requested, too.
-    pub report_limit: bool,
-    /// Whether the amount is counted even past the limit.
-    pub past_limit: bool,
-    /// A limit in place of the configured one.
-    pub limit: Option<LimitOverride>,
+}
+
+impl QuotaParams<'_> {
+    /// Encodes the `QuotaRequest`, a map of the instance name to the parameters.
+    fn encode(&self) -> Vec<u8> {
+        let (mut params, mut entry, mut request) = (Vec::new(), Vec::new(), Vec::new());
+        int64::encode(1, &self.request.amount, &mut params);
+        bool::encode(2, &self.request.best_effort, &mut params);
+        // Extensions of this project. Only requests of Envoy have them.
+        for (number, flag) in [(100, self.mode.report_limit), (101, self.mode.past_limit)] {
+            if flag {
+                bool::encode(number, &flag, &mut params);
+            }
+        }
+        if let Some(limit) = self.mode.limit {
+            let mut replacement = Vec::new();
+            int64::encode(1, &limit.max_amount, &mut replacement);
+            let window = prost_types::Duration::try_from(limit.window).unwrap_or_default();
+            message::encode(2, &window, &mut replacement);
+            field(102, &replacement, &mut params);
+        }
+        field(1, self.instance.as_bytes(), &mut entry);
+        field(2, &params, &mut entry);
+        field(1, &entry, &mut request);
+        request
+    }
 }
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.

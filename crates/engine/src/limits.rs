@@ -110,8 +110,8 @@ pub struct LimitError {
 /// Values of attributes count each time they are used: a report can refer to one word in every request, and a delta
 /// inherits all attributes of the request before it.
 ///
-/// The memory of all instances, and of the attributes of one request at a time, is taken from that of the server before they are
-/// built, and until the call ends.
+/// The memory of all instances, and of the attributes of one request at a time, is charged to the server's before they are built,
+/// until the call ends.
 #[derive(Clone, Debug)]
 pub struct Budget {
     max_instances: usize,
@@ -119,7 +119,7 @@ pub struct Budget {
     instances: usize,
     instance_bytes: usize,
     attribute_bytes: usize,
-    /// The attributes of former requests.
+    /// The attributes of previous requests.
     former_attribute_bytes: usize,
     memory: Option<CallMemory>,
     /// The memory taken, in bytes.
@@ -149,7 +149,7 @@ impl Budget {
         }
     }
 
-    /// Begins another request of the call, after the attributes of the former one were dropped.
+    /// Begins another request of the call, after the attributes of the previous one were dropped.
     pub(crate) fn next_request(mut self) -> Self {
         self.former_attribute_bytes = self.attribute_bytes;
         self

@@ -108,7 +108,7 @@ fn message_attribute(message: &DynamicMessage) -> Option<AttributeValue> {
             Some(AttributeValue::Duration(i64::try_from(nanos).ok()?))
         }
         "google.protobuf.Timestamp" => Some(AttributeValue::Timestamp(message.transcode_to().ok()?)),
-        // The messages of istio.policy.v1beta1 have their value in field 1; Mixer drops those without one.
+        // The messages of istio.policy.v1beta1 have their value in field 1; Mixer drops messages without it.
         _ if !message.has_field_by_number(1) => None,
         _ => match &*message.get_field_by_number(1)? {
             Field::Bytes(bytes) => Some(AttributeValue::Bytes(bytes.clone())),

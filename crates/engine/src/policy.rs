@@ -1,3 +1,4 @@
+use crate::dispatch::FailureTexts;
 use mixer_adapter_core::framework::setters;
 
 /// The treatment of a request when something fails.
@@ -10,8 +11,8 @@ pub enum OnFailure {
     Open,
     /// Deny the request with UNAVAILABLE.
     Closed,
-    /// Fail the request, also for a condition or the value of a header operation that cannot be evaluated: what `Mixer`
-    /// means behind Envoy, where the proxy is configured to allow or deny a request that could not be checked.
+    /// Fail the request, also for a condition or the value of a header operation that cannot be evaluated. The meaning of `Mixer`
+    /// behind Envoy, where the proxy is configured to allow or deny a request that could not be checked.
     Fail,
 }
 
@@ -63,14 +64,9 @@ impl FailurePolicy {
     /// Returns the policy with [`OnFailure::Fail`] for the failures of conditions and calls that are treated as in Mixer.
     #[must_use]
     pub fn strict(self) -> Self {
-        let strict = |policy| if policy == OnFailure::Mixer { OnFailure::Fail } else { policy };
-        Self {
-            match_error: strict(self.match_error),
-            adapter_error: strict(self.adapter_error),
-            timeout: strict(self.timeout),
-            config_error: self.config_error,
-            unknown_quota: self.unknown_quota,
-        }
+        let [match_error, adapter_error, timeout] = [self.match_error, self.adapter_error, self.timeout]
+            .map(|policy| if policy == OnFailure::Mixer { OnFailure::Fail } else { policy });
+        Self { match_error, adapter_error, timeout, ..self }
     }
 }
 
@@ -81,7 +77,7 @@ pub(crate) enum FailureEffect {
     Fatal(String),
     /// Denies the request.
     Deny(String),
-    /// Is ignored, which limits how long the answer may be used.
+    /// Is ignored, which limits the validity of the answer.
     Ignore,
 }
 
@@ -122,7 +118,7 @@ impl FailureEffect {
 }
 
 /// Returns the texts of fatal failures.
-pub(crate) fn fatal(failures: &[FailureEffect]) -> Vec<String> {
+pub(crate) fn fatal(failures: &[FailureEffect]) -> FailureTexts {
     let texts = failures.iter().filter_map(|failure| match failure {
         FailureEffect::Fatal(text) => Some(text.clone()),
         FailureEffect::Deny(_) | FailureEffect::Ignore => None,

@@ -1,4 +1,4 @@
-//! Messages and services generated from `proto/`, by package; what they share with adapters is in `mixer_adapter_core::proto`.
+//! Messages and services generated from `proto/`, by package; messages shared with adapters are in `mixer_adapter_core::proto`.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used)]
 

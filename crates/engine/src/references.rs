@@ -41,7 +41,7 @@ impl References {
         self.before.includes(slot) || self.after.includes(slot)
     }
 
-    /// Returns the slots of string maps of the request of which more than single keys may have been read.
+    /// Returns the slots of the request's string maps that may have been read beyond single keys.
     pub(crate) fn whole_maps(&self) -> impl Iterator<Item = u32> {
         let after = self.after.whole_maps().filter(|slot| !self.generated.contains(slot));
         self.before.whole_maps().chain(after)
@@ -53,7 +53,7 @@ impl References {
         self.before.size() + self.after.size() + self.generated.len() * size_of::<u32>() + names
     }
 
-    /// Clears the reads after generation: each quota of a request has references of its own.
+    /// Clears the reads after generation: each quota of a request has separate references.
     pub(crate) fn clear_after(&mut self) {
         self.after.clear();
     }

@@ -17,7 +17,7 @@ use mixer_adapter_host::metrics::{CallMetrics, Latency};
 /// The name of the counters of all resources beyond the first 500 of a kind.
 pub const OTHER: &str = "other";
 
-/// Maximum number of resources of each kind with counters of their own.
+/// Maximum number of resources of each kind with separate counters.
 const MAX_NAMES: usize = 500;
 
 /// The counters of resources, which successive snapshots share.
@@ -38,7 +38,7 @@ pub struct RuleCounts {
     pub denied: AtomicU64,
     /// Evaluations in which the condition could not be evaluated.
     pub failed: AtomicU64,
-    /// The durations of the calls of handlers for the rule, without those of reports, which rules share.
+    /// The durations of the calls of handlers for the rule, except reports, which rules share.
     pub latency: Latency,
 }
 
@@ -71,7 +71,7 @@ pub struct QuotaCounts {
     last_limit: Mutex<Option<LastLimit>>,
 }
 
-/// The state of a limit in the last answer that has one. It is that of one combination of dimensions.
+/// The last reported state of a limit, for one combination of dimensions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LastLimit {
@@ -81,14 +81,16 @@ pub struct LastLimit {
     pub at: Instant,
 }
 
+/// Adds an amount unless it is negative.
+fn grow(sum: &AtomicU64, amount: i64) {
+    let amount = u64::try_from(amount).unwrap_or(0);
+    // The closure always returns a value.
+    let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_add(amount)));
+}
+
 impl QuotaCounts {
     /// Counts an answer to a request of `amount`; a negative one was given back.
     pub(crate) fn add(&self, amount: i64, granted: i64, limit: Option<&Limit>) {
-        let grow = |sum: &AtomicU64, amount: i64| {
-            let amount = u64::try_from(amount).unwrap_or(0);
-            // The closure always returns a value.
-            let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_add(amount)));
-        };
         if amount > 0 {
             self.requests.fetch_add(1, Relaxed);
             self.refused.fetch_add(u64::from(granted < amount), Relaxed);

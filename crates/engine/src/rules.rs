@@ -34,7 +34,7 @@ pub(crate) struct Rules {
     pub(crate) operations: Vec<HeaderRule>,
     /// Number of entries in the groups of all destinations.
     pub(crate) entries: usize,
-    /// The last rule of which a group counts the evaluations.
+    /// The last rule whose evaluations a group counts.
     pub(crate) counted_rule: Option<Arc<str>>,
     /// The index of each condition by language and text.
     pub(crate) condition_indices: HashMap<(Language, String), usize>,
@@ -49,7 +49,7 @@ pub(crate) struct Condition {
     pub(crate) expression: Option<Arc<Expression>>,
 }
 
-/// A handler and the template by which it is called.
+/// A handler and the template of its calls.
 #[derive(Debug)]
 pub(crate) struct Destination {
     pub(crate) handler: Arc<RuntimeHandler>,
@@ -82,7 +82,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The name by which a request refers to a quota.
+    /// The name of the quota in requests.
     pub(crate) fn short_name(&self) -> &str {
         self.instance.name.split('.').next().unwrap_or_default()
     }
@@ -126,13 +126,13 @@ impl Table {
         std::iter::once(&self.default).chain(self.by_namespace.values()).flat_map(Rules::slots)
     }
 
-    /// Iterates over the rules that apply to a namespace: those of the default namespace first, then its own.
+    /// Iterates over the rules that apply to a namespace: the default namespace's, then its own.
     pub(crate) fn of(&self, namespace: &str) -> impl Iterator<Item = &Rules> + Clone {
         std::iter::once(&self.default).chain(self.by_namespace.get(namespace))
     }
 
-    /// Returns the rules whose header operations apply to a namespace: its own if it has any, otherwise those of the default
-    /// namespace, as in Mixer (docs/behaviour/dispatch.md#header-operations).
+    /// Returns the rules whose header operations apply to a namespace: its own if it has any, otherwise the default namespace's, as
+    /// in Mixer (docs/behaviour/dispatch.md#header-operations).
     pub(crate) fn with_operations(&self, namespace: &str) -> (usize, &Rules) {
         match self.by_namespace.get(namespace) {
             Some(own) => (1, own),

@@ -23,7 +23,7 @@ pub struct Snapshot {
     /// The slots of the words of the global dictionary; `None` for words that are not attributes.
     pub global_slots: Box<[Option<u32>]>,
     pub(crate) namespace_slots: NamespaceSlots,
-    /// The attributes that requests are answered by.
+    /// The attributes that rules read or set.
     pub(crate) used: Arc<UsedSlots>,
     pub(crate) checks: Table,
     pub(crate) reports: Table,
@@ -33,11 +33,11 @@ pub struct Snapshot {
     pub(crate) policy: FailurePolicy,
     /// The cache of check answers, if enabled.
     pub(crate) cache: Option<CheckCache>,
-    /// The cache of the answers to strict requests, if enabled: those of other requests may have ignored a failure.
+    /// The cache of the answers to strict requests, if enabled. Separate, because answers to other requests may ignore failures.
     pub(crate) strict_cache: Option<CheckCache>,
-    /// The counters of the caches, which continue those of the previous snapshot.
+    /// The counters of the caches, shared by successive snapshots.
     pub(crate) cache_counts: Arc<CacheCounts>,
-    /// The counters of rules, handlers and instances, which continue those of the previous snapshot.
+    /// The counters of rules, handlers and instances, shared by successive snapshots.
     pub(crate) resource_counts: Arc<ResourceCounts>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
@@ -62,12 +62,9 @@ impl Snapshot {
         Bag::of_used(self.vocabulary.clone(), self.used.clone())
     }
 
-    /// Creates an empty bag for a call; one that is logged has all attributes.
+    /// Creates an empty bag for a call. A logged call has all attributes.
     pub fn bag_of(&self, is_logged: bool) -> Bag {
-        match is_logged {
-            true => Bag::new(self.vocabulary.clone()),
-            false => self.bag(),
-        }
+        if is_logged { Bag::new(self.vocabulary.clone()) } else { self.bag() }
     }
 
     /// Collects the attributes that the rules use.
@@ -81,12 +78,12 @@ impl Snapshot {
         SnapshotSize { rules: self.rules, handlers: self.handlers.len(), age: self.built_at.elapsed() }
     }
 
-    /// The counters of the caches of check answers, which the next snapshot continues.
+    /// The counters of the caches of check answers, shared by successive snapshots.
     pub fn cache_counts(&self) -> &CacheCounts {
         &self.cache_counts
     }
 
-    /// The counters of rules, handlers and instances, which the next snapshot continues.
+    /// The counters of rules, handlers and instances, shared by successive snapshots.
     pub fn resource_counts(&self) -> &ResourceCounts {
         &self.resource_counts
     }
@@ -191,25 +188,26 @@ pub(crate) struct NamespaceSlots {
 
 impl NamespaceSlots {
     pub(crate) fn of(vocabulary: &Vocabulary) -> Self {
-        let slot = |name| vocabulary.find(name).map(|declared| declared.slot);
-        Self {
-            reporter_kind: slot("context.reporter.kind"),
-            destination_namespace: slot("destination.namespace"),
-            source_namespace: slot("source.namespace"),
-        }
+        let [reporter_kind, destination_namespace, source_namespace] =
+            ["context.reporter.kind", "destination.namespace", "source.namespace"]
+                .map(|name| vocabulary.find(name).map(|declared| declared.slot));
+        Self { reporter_kind, destination_namespace, source_namespace }
     }
 
     /// Returns the namespace of a request. The attributes read for it are always referenced.
     pub(crate) fn namespace<'b>(&self, bag: &'b Bag, reads: &mut Reads) -> &'b str {
-        let mut read = |slot: Option<u32>| match Attributes::from(bag).read(slot?, reads) {
-            Some(AttributeValue::String(text)) => Some(&**text),
-            _ => None,
-        };
-        let slot = match read(self.reporter_kind).unwrap_or("inbound") {
+        let slot = match read_text(bag, self.reporter_kind, reads).unwrap_or("inbound") {
             "inbound" => self.destination_namespace,
             "outbound" => self.source_namespace,
             _ => None,
         };
-        read(slot).unwrap_or_default()
+        read_text(bag, slot, reads).unwrap_or_default()
+    }
+}
+
+fn read_text<'b>(bag: &'b Bag, slot: Option<u32>, reads: &mut Reads) -> Option<&'b str> {
+    match Attributes::from(bag).read(slot?, reads) {
+        Some(AttributeValue::String(text)) => Some(text),
+        _ => None,
     }
 }

@@ -15,7 +15,7 @@ pub struct Trace {
     pub namespace: String,
     /// The steps of all phases.
     pub steps: Vec<Step>,
-    /// Number of further steps, for which the trace had no room.
+    /// Number of further steps, which exceeded the limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: usize,
     /// The bytes that further steps may take; `None` without limit.
@@ -62,7 +62,7 @@ impl fmt::Display for Phase {
 #[serde(tag = "step", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Step {
-    /// The following steps are those of one request of a batch.
+    /// The following steps belong to one request of a batch.
     Request {
         /// The position in the batch, from 1.
         number: usize,
@@ -81,7 +81,7 @@ pub enum Step {
     UnknownQuota {
         /// The quota.
         quota: String,
-        /// The quota with the most similar name, of those that apply to the request.
+        /// The applicable quota with the most similar name.
         #[serde(skip_serializing_if = "Option::is_none")]
         similar: Option<String>,
         /// Whether it is granted, as by Mixer.
@@ -93,7 +93,7 @@ pub enum Step {
         phase: Phase,
         /// The rule's full name.
         rule: String,
-        /// The condition; empty if there is none.
+        /// The condition, or an empty text.
         condition: String,
         /// Whether it matched.
         matched: bool,
@@ -223,12 +223,12 @@ impl fmt::Display for Param {
 }
 
 impl Trace {
-    /// Creates a trace whose steps take at most `max_bytes` as JSON. Further steps are not made, but counted.
+    /// Creates a trace whose steps take at most `max_bytes` as JSON. Further steps are counted.
     pub fn with_limit(max_bytes: usize) -> Self {
         Self { room: Some(max_bytes), ..Self::default() }
     }
 
-    /// Adds a step, unless there was no room for a former one.
+    /// Adds a step, unless the limit was exceeded before.
     pub fn add(&mut self, step: impl FnOnce() -> Step) {
         let Some(room) = self.room else { return self.steps.push(step()) };
         let rest = match room {
@@ -301,10 +301,10 @@ fn json_size(step: &Step) -> usize {
     serde_json::to_writer(&mut counter, step).map_or(usize::MAX, |()| counter.0)
 }
 
-/// The maximum length of a value in a trace in bytes: a request may have one of megabytes that every rule reads.
+/// The maximum length of a value in a trace in bytes: every rule may read a value of megabytes.
 const MAX_VALUE: usize = 4 << 10;
 
-/// Cuts off what exceeds the maximum length.
+/// Truncates a text to the maximum length.
 pub(crate) fn cut(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_VALUE {
         return Cow::Borrowed(text);

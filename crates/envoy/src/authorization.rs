@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
+use mixer_adapter_core::framework::{log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, CheckOutcome,
     decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
@@ -18,7 +18,7 @@ use crate::{
     attributes::check_attributes,
     decision::{Client, Decision},
     metadata::decision_metadata,
-    proto::envoy::service::auth::v3::{AttributeContext, CheckRequest, attribute_context::Peer},
+    proto::envoy::service::auth::v3::{AttributeContext, CheckRequest},
 };
 
 /// The origin of a decision.
@@ -118,9 +118,8 @@ impl Services {
     }
 }
 
-/// Logs why a request could not be checked, or what else failed while an adapter denied it.
+/// Logs why a request could not be checked, or other failures of a denied request.
 fn log_failures(decision_id: &str, caller: &Caller, decision: &Decision, details: &AnswerDetails) {
-    static LIMIT: LogLimit = LogLimit::new();
     let (event, error) = match decision {
         Decision::Fail(reason) => ("a request could not be checked", log_text(reason)),
         Decision::Deny(..) if !details.failures.is_empty() => {
@@ -128,16 +127,12 @@ fn log_failures(decision_id: &str, caller: &Caller, decision: &Decision, details
         }
         Decision::Allow(_) | Decision::Deny(..) => return,
     };
-    if let Some(suppressed) = LIMIT.admit() {
-        let peer = log_text(caller.peer_name());
-        tracing::warn!(decision_id, peer, error, suppressed, "{event}");
-    }
+    warn_limited!(decision_id, peer = log_text(caller.peer_name()), error, "{event}");
 }
 
-/// Whether a check is that of a request, or of a connection with an end.
+/// Returns whether a check describes a request, or an end of a connection.
 fn is_described(context: &AttributeContext) -> bool {
-    let is_peer = |peer: &Peer| peer.address.is_some() || !peer.principal.is_empty();
+    let mut peers = [&context.source, &context.destination].into_iter().flatten();
     context.request.as_ref().is_some_and(|request| request.http.is_some())
-        || context.source.as_ref().is_some_and(is_peer)
-        || context.destination.as_ref().is_some_and(is_peer)
+        || peers.any(|peer| peer.address.is_some() || !peer.principal.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The configuration by which requests are decided.
+//! The configuration in use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ impl Configuration {
         &self.mixer
     }
 
-    /// The end of the start, as a deadline of what has none.
+    /// The end of the start-up time, as a deadline for work without one.
     pub(crate) fn end_of_start(&self) -> Instant {
         self.started
     }

@@ -21,7 +21,7 @@ use crate::{
 pub struct Counters {
     /// Requests for rate limits, by [`RateLimitOutcome`].
     pub rate_limits: [AtomicU64; RateLimitOutcome::NAMES.len()],
-    /// Hits of rate limits that were to be given back and are counted.
+    /// Hits of rate limits that could not be given back.
     pub hits_lost: AtomicU64,
     /// Entries of access logs that were received.
     pub log_entries: AtomicU64,
@@ -39,7 +39,7 @@ impl Counters {
         self.tenants.of(tenant).rate_limits[outcome as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts what did not reach a handler; the name is empty for entries that were lost before their handlers were known.
+    /// Counts instances that did not reach a handler. The name is empty for entries lost before their handlers were known.
     pub(crate) fn lose(&self, handler: &Arc<str>, count: usize) {
         let mut lost = self.lost.lock();
         *lost.entry(handler.clone()).or_default() += count as u64;
@@ -50,7 +50,7 @@ impl Counters {
         self.tenants.of(namespace)
     }
 
-    /// Returns the counts by namespace. Those of more than 100 namespaces are summed up as `(other)`.
+    /// Returns the counts by namespace. Beyond 100 namespaces they are summed up as `(other)`.
     pub fn tenants(&self) -> Vec<Arc<TenantCounts>> {
         self.tenants.all()
     }

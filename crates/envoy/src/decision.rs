@@ -65,10 +65,10 @@ impl Decision {
         match answer.status.code {
             0 => match changes(&directive, client) {
                 Ok(changes) => Self::Allow(changes),
-                Err(error) => Self::Fail(format!(
-                    "{error} (set by one of the rules {})",
-                    answer.details.rules.join(", ")
-                )),
+                Err(error) => {
+                    let rules = answer.details.rules.join(", ");
+                    Self::Fail(format!("{error} (set by one of the rules {rules})"))
+                }
             },
             _ => {
                 let response = denied_response(&answer.status, directive, client);
@@ -94,16 +94,16 @@ impl Decision {
         metadata: Vec<u8>,
         header: Option<(&str, &str)>,
     ) -> Result<AuthorizationAnswer, Status> {
-        let header = || header.map(|(name, value)| replace(name.to_owned(), value));
+        let header = header.map(|(name, value)| replace(name.to_owned(), value));
         let (status, response) = match self {
             Self::Allow(mut changes) => {
-                changes.headers.extend(header());
-                changes.response_headers_to_add.extend(header());
+                changes.headers.extend(header.clone());
+                changes.response_headers_to_add.extend(header);
                 (RpcStatus::default(), HttpResponse::OkResponse(changes))
             }
             Self::Deny(status, mut denied) => {
                 let code = grpc_code(status.code);
-                denied.headers.extend(header());
+                denied.headers.extend(header);
                 (RpcStatus { code, ..status }, HttpResponse::DeniedResponse(denied))
             }
             Self::Fail(reason) => match failure_answer {
@@ -113,7 +113,7 @@ impl Decision {
                         RpcStatus { code: Code::Unavailable.into(), message: reason, details: Vec::new() };
                     let response = DeniedHttpResponse {
                         status: Some(HttpStatus { code: 503 }),
-                        headers: header().into_iter().collect(),
+                        headers: header.into_iter().collect(),
                         ..DeniedHttpResponse::default()
                     };
                     (status, HttpResponse::ErrorResponse(response))
@@ -148,9 +148,10 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
             Operation::Remove => changes.headers_to_remove.push(removed_header(name)?),
             Operation::Replace => {
                 let name = request_header(name, value)?;
-                match name == PATH {
-                    true => path = Some(value.clone()),
-                    false => changes.headers.push(replace(name, value)),
+                if name == PATH {
+                    path = Some(value.clone());
+                } else {
+                    changes.headers.push(replace(name, value));
                 }
             }
             Operation::Append => {
@@ -170,10 +171,8 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
         let HeaderOperation { name, value, .. } = operation;
         match operation.operation() {
             Operation::Remove => {
-                tracing::warn!(
-                    header = name,
-                    "a header of a response cannot be removed by external authorization"
-                );
+                let header = name;
+                tracing::warn!(header, "a header of a response cannot be removed by external authorization");
             }
             Operation::Replace => {
                 let name = response_header(name, value)?;
@@ -189,25 +188,20 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
 }
 
 /// Returns a path with another value of a parameter of its query, or without the parameter. Envoy's own changes of the query
-/// write values as they are, or reject those with characters that need encoding.
+/// write values as they are, or reject values with characters that need encoding.
 fn change_query(path: &str, parameter: &str, operation: &HeaderOperation) -> String {
-    let encode = |text: &str| utf8_percent_encode(text, PARAMETER_TEXT).to_string();
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let name = encode(parameter);
-    let is_other = |pair: &&str| !pair.is_empty() && pair.split('=').next() != Some(name.as_str());
-    let mut pairs: Vec<String> = match operation.operation() {
-        Operation::Append => query.split('&').filter(|pair| !pair.is_empty()).map(str::to_owned).collect(),
-        Operation::Replace | Operation::Remove => {
-            query.split('&').filter(is_other).map(str::to_owned).collect()
-        }
-    };
-    if operation.operation() != Operation::Remove {
-        pairs.push(format!("{name}={}", encode(&operation.value)));
+    let [name, value] =
+        [parameter, &operation.value].map(|text| utf8_percent_encode(text, PARAMETER_TEXT).to_string());
+    let operation = operation.operation();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let present =
+        pairs.filter(|pair| operation == Operation::Append || pair.split('=').next() != Some(name.as_str()));
+    let mut pairs: Vec<String> = present.map(str::to_owned).collect();
+    if operation != Operation::Remove {
+        pairs.push(format!("{name}={value}"));
     }
-    match pairs.is_empty() {
-        true => path.to_owned(),
-        false => format!("{path}?{}", pairs.join("&")),
-    }
+    if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
 }
 
 const PARAMETER_TEXT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -238,7 +232,7 @@ fn denied_response(status: &RpcStatus, directive: RouteDirective, client: &Clien
         body => body,
     };
     if client.is_grpc {
-        // Envoy would derive another code from that of HTTP. It takes the message from the body; the header is for grpc-web
+        // Envoy would derive another code from the HTTP status. It takes the message from the body; the header is for grpc-web
         // behind an Envoy that does not translate it.
         headers.push(replace("grpc-status".to_owned(), &grpc_code(status.code).to_string()));
         let message = utf8_percent_encode(&body, GRPC_MESSAGE).to_string();

@@ -73,26 +73,22 @@ pub(crate) fn removed_header(name: &str) -> Result<String, HeaderError> {
 
 fn header_name(name: &str) -> Result<String, HeaderError> {
     let valid = HeaderName::from_bytes(name.as_bytes()).map_err(|_| HeaderError::Name(name.to_owned()))?;
-    match FRAMING.contains(&valid.as_str()) {
-        true => Err(HeaderError::Framing(valid.as_str().to_owned())),
-        false => Ok(valid.as_str().to_owned()),
-    }
+    let name = valid.as_str().to_owned();
+    if FRAMING.contains(&valid.as_str()) { Err(HeaderError::Framing(name)) } else { Ok(name) }
 }
 
 fn check_value(name: &str, value: &str) -> Result<(), HeaderError> {
-    match value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
-        true => Err(HeaderError::Value(name.to_owned())),
-        false => Ok(()),
-    }
+    let has_control = value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f);
+    if has_control { Err(HeaderError::Value(name.to_owned())) } else { Ok(()) }
 }
 
-/// A header that replaces one of its name. Both fields are set, because releases of Envoy differ in which one applies to which
-/// header.
+/// A header that replaces others of its name. Both fields are set, because it depends on the release of Envoy which one applies to
+/// a header.
 pub(crate) fn replace(name: String, value: &str) -> HeaderValueOption {
     option(name, value, false, HeaderAppendAction::OverwriteIfExistsOrAdd)
 }
 
-/// A header in addition to those of its name.
+/// A header in addition to others of its name.
 pub(crate) fn append(name: String, value: &str) -> HeaderValueOption {
     option(name, value, true, HeaderAppendAction::AppendIfExistsOrAdd)
 }
@@ -121,7 +117,7 @@ impl AddedHeader {
     }
 }
 
-/// A name that cannot be that of an added header.
+/// A name that an added header cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write the name of a header that does not determine how a message is framed, such as x-decision-id")]
 pub struct AddedHeaderError;

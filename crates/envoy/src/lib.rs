@@ -90,13 +90,12 @@ impl Services {
         self.stopping.cancel();
     }
 
-    /// Returns what Envoy does not send although rules read it, with the settings for it; each was logged once.
+    /// Returns the data that rules read and Envoy does not send, with the settings for it. Each was logged once.
     pub fn missing_settings(&self) -> Vec<String> {
         self.missing.texts()
     }
 
-    /// Waits until all entries of access logs that were received have been reported, and all hits of rate limits that have to be given
-    /// back have been.
+    /// Waits until all received entries of access logs are reported, and all pending hits of rate limits are given back.
     pub async fn flush(&self) {
         tokio::join!(self.log_queue.flush(), self.give_backs.flush());
     }

@@ -64,7 +64,7 @@ pub(crate) fn decision_metadata(
     })
 }
 
-/// Returns the encoded metadata of a rate limit decision, with the quotas by what happens past their limits.
+/// Returns the encoded metadata of a rate limit decision, with the quotas past their limits by mode.
 pub(crate) fn quota_metadata(id: &str, outcome: RateLimitOutcome, results: &[DescriptorResult]) -> Vec<u8> {
     under_own_key(|metadata| {
         metadata.text("decision_id", id);

@@ -11,7 +11,7 @@ use crate::{
     request_headers::RequestHeaders,
 };
 
-/// Something that arrives if Envoy is configured for it.
+/// Data that arrives only if Envoy is configured for it.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
     Body,
@@ -24,8 +24,8 @@ enum Setting {
 const SETTINGS: [Setting; 5] =
     [Setting::Body, Setting::Token, Setting::ServerName, Setting::CheckMetadata, Setting::DecisionId];
 
-/// The number of times that something did not arrive where it was expected, and never did, before its setting is reported. A route
-/// may have other settings.
+/// Number of times that expected data is missing, and has never arrived, before its setting is reported. A route may have other
+/// settings.
 const PATIENCE: u32 = 20;
 
 impl Setting {
@@ -87,12 +87,10 @@ impl MissingSettings {
             let token = metadata_of(context.metadata_context.as_ref(), JWT_AUTHN);
             self.note(Setting::Token, token, || reads("request.auth.principal") && has_bearer(http));
         }
-        let is_tls = || {
-            let peers = [&context.source, &context.destination];
-            peers.into_iter().flatten().any(|peer| !peer.principal.is_empty())
-        };
-        let name = context.tls_session.is_some();
-        self.note(Setting::ServerName, name, || reads("connection.requested_server_name") && is_tls());
+        self.note(Setting::ServerName, context.tls_session.is_some(), || {
+            let mut peers = [&context.source, &context.destination].into_iter().flatten();
+            reads("connection.requested_server_name") && peers.any(|peer| !peer.principal.is_empty())
+        });
     }
 
     /// Notes whether an entry of an access log has the metadata of a check.

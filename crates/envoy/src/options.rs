@@ -21,7 +21,7 @@ pub struct Options {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct MappingOptions {
-    /// Number of trusted proxies in front of Envoy, each of which has added an address to `x-forwarded-for`.
+    /// Number of trusted proxies in front of Envoy; each adds an address to `x-forwarded-for`.
     pub trusted_hops: usize,
     /// Take the source's identity from `x-forwarded-client-cert` if the connection has none.
     pub trust_forwarded_client_cert: bool,

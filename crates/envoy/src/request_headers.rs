@@ -27,11 +27,8 @@ impl<'r> RequestHeaders<'r> {
         };
         let mut joined: BTreeMap<&str, String> = BTreeMap::new();
         for header in headers {
-            let value = match header.value.is_empty() {
-                true => String::from_utf8_lossy(&header.raw_value),
-                false => header.value.as_str().into(),
-            };
-            let value = trimmed(&value);
+            let raw = String::from_utf8_lossy(&header.raw_value);
+            let value = trimmed(if header.value.is_empty() { &raw } else { &header.value });
             match joined.get_mut(header.key.as_str()) {
                 Some(values) => {
                     values.push(',');
@@ -49,6 +46,11 @@ impl<'r> RequestHeaders<'r> {
             Self::Raw(headers) => headers.get(name),
         }
         .map(|value| trimmed(value))
+    }
+
+    /// Returns a value unless it is empty.
+    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {

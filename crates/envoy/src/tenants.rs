@@ -1,4 +1,4 @@
-//! Tenants: the namespaces whose rules apply. Each has counts of its own and a share of the queues.
+//! Tenants: the namespaces whose rules apply. Each has separate counts and a share of the queues.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use mixer_adapter_engine::CheckOutcome;
 
 use crate::outcome::RateLimitOutcome;
 
-/// Maximum number of tenants with counts of their own.
+/// Maximum number of tenants with separate counts.
 const MAX_TENANTS: usize = 100;
 
 /// The name of the counts of further tenants. Namespaces of Kubernetes have no such name.
 const OTHER: &str = "(other)";
 
 /// The counts of one tenant.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct TenantCounts {
     /// The namespace; empty for requests to which only rules of the default namespace apply.
@@ -37,14 +37,8 @@ pub struct TenantCounts {
 }
 
 impl TenantCounts {
-    fn new(namespace: Arc<str>) -> Self {
-        Self {
-            namespace,
-            checks: Default::default(),
-            rate_limits: Default::default(),
-            log_entries: AtomicU64::default(),
-            log_lost: AtomicU64::default(),
-        }
+    fn new(namespace: &str) -> Arc<Self> {
+        Arc::new(Self { namespace: namespace.into(), ..Self::default() })
     }
 
     pub(crate) fn lose(&self, instances: usize) {
@@ -60,7 +54,7 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    /// Returns the counts of a namespace, or those of all further ones.
+    /// Returns the counts of a namespace, or the shared counts of further namespaces.
     pub(crate) fn of(&self, namespace: &str) -> Arc<TenantCounts> {
         let known = {
             let named = self.named.read();
@@ -71,11 +65,10 @@ impl Tenants {
 
     fn add(&self, namespace: &str) -> Arc<TenantCounts> {
         let mut named = self.named.write();
-        let counts = |name: &str| Arc::new(TenantCounts::new(name.into()));
         if named.len() >= MAX_TENANTS && !named.contains_key(namespace) {
-            return self.other.get_or_init(|| counts(OTHER)).clone();
+            return self.other.get_or_init(|| TenantCounts::new(OTHER)).clone();
         }
-        named.entry(namespace.into()).or_insert_with(|| counts(namespace)).clone()
+        named.entry(namespace.into()).or_insert_with(|| TenantCounts::new(namespace)).clone()
     }
 
     /// Returns the counts of all tenants by name.
@@ -87,8 +80,8 @@ impl Tenants {
     }
 }
 
-/// Space in bytes that tenants share. Each can take at most as much as remains for the others, so that one that is busy never
-/// takes all of it.
+/// Space in bytes that tenants share. Each can take at most as much as remains for the others, so that a busy tenant never takes all
+/// of it.
 #[derive(Debug)]
 pub(crate) struct SharedSpace {
     size: usize,
@@ -114,7 +107,7 @@ impl SharedSpace {
         Arc::new(Self { size, taken: Mutex::default() })
     }
 
-    /// Takes space for a tenant; `None` if its share is exhausted. What is larger than everything takes all.
+    /// Takes space for a tenant; `None` if its share is exhausted. A larger size takes all space.
     pub(crate) fn take(self: &Arc<Self>, tenant: &Arc<str>, size: usize) -> Option<Space> {
         let size = size.clamp(1, self.size);
         let mut taken = self.taken.lock();

@@ -21,7 +21,11 @@ use mixer_adapter_core::{
     proto::{Any, CheckResult, QuotaResult, ReportResult},
     template::Template,
 };
-use mixer_adapter_engine::{HandlerBackend, QuotaParams, RuntimeHandler, trace::Trace};
+use mixer_adapter_engine::{
+    HandlerBackend, QuotaParams, RuntimeHandler,
+    dispatch::{self, AllocationMode},
+    trace::Trace,
+};
 use mixer_adapter_host::{
     Host, NewSession,
     handler::{BoxFuture, CallError, Caller},
@@ -131,15 +135,19 @@ impl FakeHandler {
                 instances.iter().map(|instance| named(&schema, &instance.encode_to_vec())).collect();
             let (names, instances): (Vec<_>, Vec<_>) =
                 named.map_err(|error| Status::internal(error.to_string()))?.into_iter().unzip();
-            let quota = quota.as_ref().map(|args| QuotaParams {
-                name: "",
-                instance: names.first().map_or("", String::as_str),
-                dedup_id: &args.dedup_id,
-                amount: args.amount,
-                best_effort: args.best_effort,
-                report_limit: args.report_limit,
-                past_limit: args.past_limit,
-                limit: args.limit,
+            let quota = quota.as_ref().map(|args| {
+                let QuotaRequest { dedup_id, amount, best_effort, .. } = args;
+                let QuotaRequest { report_limit, past_limit, limit, .. } = *args;
+                QuotaParams {
+                    request: dispatch::QuotaRequest {
+                        name: "",
+                        dedup_id,
+                        amount: *amount,
+                        best_effort: *best_effort,
+                    },
+                    mode: AllocationMode { report_limit, past_limit, limit },
+                    instance: names.first().map_or("", String::as_str),
+                }
             });
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let answer = self.handler.call(&schema, &instances, &names, quota, &Caller::default()).await?;

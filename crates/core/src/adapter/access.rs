@@ -13,15 +13,15 @@ use crate::framework::setters;
 
 /// Decides which of the files and hosts that a configuration names may be reached.
 ///
-/// It depends on where the configuration comes from: the operator's files may name any, those of a call, a session or a
-/// configuration server only what flags allow.
+/// The operator's files may name any file or host; a configuration from a call, a session or a configuration server only those that
+/// flags allow.
 ///
-/// [`Adapter::open_within`](super::Adapter::open_within) receives one. An adapter asks before it opens a file or an address that
+/// [`Adapter::open_within`](super::Adapter::open_within) receives it. An adapter asks before it opens a file or an address that
 /// its configuration names.
 #[derive(Clone, Debug)]
 pub struct Access(Option<Arc<AccessLimits>>);
 
-/// Limits on what a configuration may reach. By default it may reach nothing.
+/// Limits on the files and hosts of a configuration. By default all are forbidden.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AccessLimits {
@@ -29,7 +29,7 @@ pub struct AccessLimits {
     pub file_root: Option<PathBuf>,
     /// The hosts that may be connected to (`--allow-hosts`).
     pub hosts: HostList,
-    /// The memory in bytes that all handlers of such configurations may take for what they fetch from these hosts.
+    /// Maximum memory in bytes of the data that all handlers of such configurations fetch from these hosts.
     pub fetched_bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl Access {
         Self(None)
     }
 
-    /// Allows what is within limits.
+    /// Allows files and hosts within limits.
     pub fn limited(limits: AccessLimits) -> Self {
         Self(Some(Arc::new(limits)))
     }
@@ -66,7 +66,7 @@ impl Access {
         self.0.is_some()
     }
 
-    /// Returns how much memory in bytes all handlers with these limits may take for what they fetch; `None` without limits.
+    /// Maximum memory in bytes of the data that all handlers with these limits fetch; `None` without limits.
     pub fn fetched_bytes(&self) -> Option<usize> {
         self.0.as_ref().map(|limits| limits.fetched_bytes)
     }
@@ -80,25 +80,19 @@ impl Access {
         let path = absolute(path)
             .map_err(|error| ConfigErrors::single(field, format!("{path:?} is not a path: {error}")))?;
         let Some(limits) = &self.0 else { return Ok(FileLocation { root: None, path }) };
-        let refused = |reason: String| {
-            ConfigErrors::single(
-                field,
-                format!(
-                    "{} may not be opened: a configuration from a call, a session or a server names files only under \
-                     --file-root, which {reason}",
-                    path.display()
-                ),
-            )
+        let setting = match &limits.file_root {
+            Some(root) if is_below(&path, root) => {
+                return Ok(FileLocation { root: Some(root.clone()), path });
+            }
+            Some(root) => format!("is {}", root.display()),
+            None => "is not set".to_owned(),
         };
-        let Some(root) = &limits.file_root else { return Err(refused("is not set".to_owned())) };
-        let is_below = path.strip_prefix(root).is_ok_and(|below| {
-            below.components().next().is_some()
-                && below.components().all(|component| matches!(component, Component::Normal(_)))
-        });
-        match is_below {
-            true => Ok(FileLocation { root: Some(root.clone()), path }),
-            false => Err(refused(format!("is {}", root.display()))),
-        }
+        let reason = format!(
+            "{} may not be opened: a configuration from a call, a session or a server names files only under --file-root, which \
+             {setting}",
+            path.display()
+        );
+        Err(ConfigErrors::single(field, reason))
     }
 
     /// Checks the host that a field of the configuration names, a name or an address.
@@ -106,25 +100,22 @@ impl Access {
     /// # Errors
     /// The field with the flag that would allow the host.
     pub fn host(&self, field: &str, host: &str) -> Result<(), ConfigErrors> {
-        match self.allows_host(host) {
-            true => Ok(()),
-            false => Err(ConfigErrors::single(
-                field,
-                format!(
-                    "{host} may not be connected to: a configuration from a call, a session or a server names only hosts in \
-                     --allow-hosts"
-                ),
-            )),
+        if self.allows_host(host) {
+            return Ok(());
         }
+        let reason = format!(
+            "{host} may not be connected to: a configuration from a call, a session or a server names only hosts in --allow-hosts"
+        );
+        Err(ConfigErrors::single(field, reason))
     }
 
-    /// Returns whether a host may be connected to: also one that a redirect names.
+    /// Returns whether a host may be connected to. Also applies to redirects.
     pub fn allows_host(&self, host: &str) -> bool {
         self.0.as_ref().is_none_or(|limits| limits.hosts.contains(host))
     }
 
-    /// Returns whether an address may be connected to that an [allowed host](Self::allows_host) resolved to. Loopback and
-    /// link-local addresses must be in the list themselves, or be those of `localhost`, which then is in the list.
+    /// Returns whether an address of an [allowed host](Self::allows_host) may be connected to. Loopback and link-local addresses
+    /// must be in the list themselves, except loopback addresses of `localhost`.
     pub fn allows_address(&self, host: &str, address: IpAddr) -> bool {
         self.0.as_ref().is_none_or(|limits| {
             let address = address.to_canonical();
@@ -132,6 +123,14 @@ impl Access {
             !is_local(address) || limits.hosts.names(address) || by_name
         })
     }
+}
+
+/// Returns whether a path without `..` is below a directory.
+fn is_below(path: &Path, root: &Path) -> bool {
+    path.strip_prefix(root).is_ok_and(|below| {
+        below.components().next().is_some()
+            && below.components().all(|component| matches!(component, Component::Normal(_)))
+    })
 }
 
 /// Returns whether an address belongs to this machine or its link.
@@ -207,14 +206,14 @@ impl HostPattern {
             Some(domain) => (domain, true),
             None => (host.as_str(), false),
         };
-        let is_label = |label: &str| {
+        let is_name = name.split('.').all(|label| {
             !label.is_empty()
                 && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-        };
-        match name.split('.').all(is_label) {
-            true if below => Ok(Self::Below(name.to_owned())),
-            true => Ok(Self::Name(name.to_owned())),
-            false => Err(HostListError(entry.to_owned())),
+        });
+        match (is_name, below) {
+            (true, true) => Ok(Self::Below(name.to_owned())),
+            (true, false) => Ok(Self::Name(name.to_owned())),
+            (false, _) => Err(HostListError(entry.to_owned())),
         }
     }
 }

@@ -144,7 +144,7 @@ impl From<Check> for CheckResult {
     }
 }
 
-/// Answers with exactly this result. An allowing one that is valid for 0 s and 0 uses means "no opinion"; see
+/// Answers with exactly this result. If it allows the request and is valid for 0 s and 0 uses, it means "no opinion"; see
 /// [`Check::no_opinion`].
 impl From<CheckResult> for Check {
     fn from(result: CheckResult) -> Self {

@@ -9,8 +9,8 @@ pub trait Config: prost::Message + Default + Clone + Send + Sync + 'static {
     const NAME: &'static str;
     /// An encoded `FileDescriptorSet` with all imports, as in the adapter resource of a real Mixer.
     const DESCRIPTOR: &'static [u8];
-    /// The comments of its messages, fields, enums and their values: a line for each, with its full name (for a value, that of its enum and
-    /// its own), a tab and the comment.
+    /// The comments of its messages, fields, enums and their values, one on each line after the full name and a tab. The full name of a
+    /// value begins with its enum's.
     const COMMENTS: &'static str = "";
     /// Implemented by generated code.
     #[doc(hidden)]
@@ -23,7 +23,7 @@ pub trait Config: prost::Message + Default + Clone + Send + Sync + 'static {
 pub struct Violation {
     /// The path of the field, `overrides[2].max_amount`.
     pub field: String,
-    /// What is wrong and what is expected, `must not be negative`.
+    /// The fault and the expected value, `must not be negative`.
     pub reason: String,
 }
 

@@ -13,7 +13,7 @@ thread_local! {
 /// `None` for a client that is not authenticated, for calls of a test, and in tasks that `handle` spawned. If the handler is called
 /// for a check or a report in the same process, the client is the proxy that sent it.
 ///
-/// Answers to checks are cached by the attributes of a request and not by its client, so one that depends on the client must not be
+/// Answers to checks are cached by the attributes of a request and not by its client. An answer that depends on the client must not be
 /// cached ([`Check::no_cache`](crate::Check::no_cache)).
 ///
 /// ```

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaRequest {
-    /// The amount requested; a negative amount releases what was allocated.
+    /// The amount requested; a negative amount is given back.
     pub amount: i64,
     /// Whether a part of the amount may be granted.
     pub best_effort: bool,
@@ -25,7 +25,7 @@ pub struct QuotaRequest {
     pub limit: Option<LimitOverride>,
 }
 
-/// A limit that a caller sets, such as one that Envoy reads from the metadata of a request.
+/// A limit that a caller sets; Envoy reads it from the metadata of a request, for example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOverride {
     /// The maximum amount in use.

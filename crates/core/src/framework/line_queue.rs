@@ -1,5 +1,5 @@
-//! A thread that writes lines, such as those of a log. They wait in a queue that is bounded in bytes. Lines that find no room are dropped and counted, so
-//! that a slow disk delays no call.
+//! A thread that writes lines of a log from a queue. The queue is bounded in bytes: lines beyond are dropped and counted, so that a slow
+//! disk delays no call.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ const BATCH: usize = 64 << 10;
 pub struct LineCounts {
     /// Lines that were written.
     pub written: AtomicU64,
-    /// Lines that found no room in the queue.
+    /// Lines dropped because the queue was full.
     pub dropped: AtomicU64,
     /// Lines that could not be written.
     pub failed: AtomicU64,
@@ -100,21 +100,14 @@ fn write(
     let mut next = received.recv().ok();
     while let Some(message) = next.take() {
         let mut flushed = Vec::new();
-        let mut add = |message: Message| match message {
-            Message::Lines(lines) => {
-                batch.extend_from_slice(&lines);
-                batch.len()
+        let mut next_of_batch = Some(message);
+        while let Some(message) = next_of_batch {
+            match message {
+                Message::Lines(lines) => batch.extend_from_slice(&lines),
+                Message::Flush(done) => flushed.push(done),
             }
-            Message::Flush(done) => {
-                flushed.push(done);
-                BATCH
-            }
-        };
-        let mut size = add(message);
-        while size < BATCH
-            && let Ok(message) = received.try_recv()
-        {
-            size = add(message);
+            let is_full = batch.len() >= BATCH || !flushed.is_empty();
+            next_of_batch = if is_full { None } else { received.try_recv().ok() };
         }
         let (written, error) = output.write(&batch);
         if let Some(error) = error {
@@ -140,12 +133,12 @@ fn lines(text: &[u8]) -> u64 {
 /// An output of whole lines.
 struct LineOutput<W> {
     output: W,
-    /// Whether the last line was written in part.
+    /// Whether the last line was written only in part.
     is_torn: bool,
 }
 
 impl<W: io::Write> LineOutput<W> {
-    /// Writes lines, after the end of one that was written in part. Returns the number of bytes that were written.
+    /// Writes lines, first the end of a torn line. Returns the number of bytes written.
     fn write(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
         let mut written = 0;
         let result = self.write_all(lines, &mut written).and_then(|()| self.output.flush());

@@ -26,7 +26,7 @@ impl LogLimit {
         Self(Mutex::new(State { since: None, lines: 0, suppressed: 0 }))
     }
 
-    /// Returns the number of events that were not logged since the last one that was, if another may be logged now.
+    /// Returns the number of events suppressed since the last logged one, if another may be logged now.
     pub fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }
@@ -45,6 +45,21 @@ impl LogLimit {
     }
 }
 
+/// Logs a warning with `tracing::warn!`, at most ten in ten seconds from each place. The field `suppressed` is the number of warnings
+/// that were not logged before.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! warn_limited {
+    ($($argument:tt)*) => {{
+        static LIMIT: $crate::framework::log_limit::LogLimit = $crate::framework::log_limit::LogLimit::new();
+        if let Some(suppressed) = LIMIT.admit() {
+            tracing::warn!(suppressed, $($argument)*);
+        }
+    }};
+}
+
+pub use crate::warn_limited;
+
 /// The number of gRPC codes.
 const CODES: usize = 17;
 const UNKNOWN: usize = 2;
@@ -59,7 +74,7 @@ impl FailureLogLimit {
         Self([const { LogLimit::new() }; CODES])
     }
 
-    /// Returns the number of failures with this code that were not logged since the last one that was, if another may be logged now.
+    /// Returns the number of failures with this code suppressed since the last logged one, if another may be logged now.
     pub fn admit(&self, code: i32) -> Option<u64> {
         let code = usize::try_from(code).ok().filter(|code| *code < CODES);
         self.0[code.unwrap_or(UNKNOWN)].admit()

@@ -15,7 +15,7 @@ pub fn log_text(value: impl fmt::Display) -> String {
     text.0
 }
 
-/// A text that fails to grow beyond [`MAX_BYTES`], so that nothing formats what is not shown.
+/// A text that fails to grow beyond [`MAX_BYTES`], which ends the formatting of longer values.
 struct BoundedText(String);
 
 impl fmt::Write for BoundedText {

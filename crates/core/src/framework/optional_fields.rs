@@ -11,8 +11,8 @@ use prost_types::{
 
 use super::dynamic::{DescriptorError, known_file};
 
-/// Reads a descriptor set and makes every plain scalar field `optional`. If a field can have any message, those that are details of
-/// statuses are added.
+/// Reads a descriptor set and makes every plain scalar field `optional`. If a field can have any message, the details of statuses are
+/// added.
 ///
 /// The set that a real Mixer receives has no `optional` fields, because its parser does not know them; Mixer itself writes
 /// zeros (docs/behaviour/adapter-calls.md#encoding-of-requests). Otherwise the encoding is unchanged.
@@ -22,11 +22,10 @@ use super::dynamic::{DescriptorError, known_file};
 pub fn pool_with_optional_fields(set: &[u8]) -> Result<DescriptorPool, DescriptorError> {
     // Dynamic messages keep custom options (docs/behaviour/libraries.md#options-in-prost-types).
     let mut set = DynamicMessage::decode(FileDescriptorSet::default().descriptor(), set)?;
-    let is_proto3 = |file: &&mut DynamicMessage| {
-        file.get_field_by_name("syntax").is_some_and(|syntax| syntax.as_str() == Some("proto3"))
-    };
-    for file in messages(&mut set, "file").filter(is_proto3) {
-        messages(file, "message_type").for_each(make_optional);
+    for file in messages(&mut set, "file") {
+        if file.get_field_by_name("syntax").is_some_and(|syntax| syntax.as_str() == Some("proto3")) {
+            messages(file, "message_type").for_each(make_optional);
+        }
     }
     let pool = DescriptorPool::decode(&*set.encode_to_vec())?;
     Ok(with_details(&pool).unwrap_or(pool))
@@ -100,11 +99,11 @@ fn make_optional(message: &mut DynamicMessage) {
 }
 
 fn is_plain_scalar(field: &DynamicMessage) -> bool {
-    let number = |name: &str| field.get_field_by_name(name).and_then(|value| value.as_enum_number());
-    let is = |name: &str, values: &[i32]| number(name).is_some_and(|number| values.contains(&number));
+    let [label, field_type] =
+        ["label", "type"].map(|name| field.get_field_by_name(name).and_then(|value| value.as_enum_number()));
     !field.has_field_by_name("oneof_index")
-        && !is("label", &[Label::Repeated as i32])
-        && !is("type", &[Type::Message as i32, Type::Group as i32])
+        && label != Some(Label::Repeated as i32)
+        && ![Some(Type::Message as i32), Some(Type::Group as i32)].contains(&field_type)
 }
 
 fn messages<'a>(parent: &'a mut DynamicMessage, field: &str) -> impl Iterator<Item = &'a mut DynamicMessage> {

@@ -3,6 +3,7 @@ use crate::{
     adapter::LimitOverride,
     proto::{self, QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
     template::{InvalidAnswerError, MalformedRequestError},
+    value::Duration,
 };
 
 /// The part of a quota call that its grant is validated against, and the name under which the grant is returned.
@@ -56,7 +57,6 @@ impl QuotaContext {
     /// The grant is negative, or partial without best effort.
     pub fn respond(self, grant: Grant) -> Result<QuotaResult, InvalidAnswerError> {
         let granted = grant.granted();
-        let encode = |duration| crate::value::Duration::from(duration).value;
         if granted < 0 {
             return Err(InvalidAnswerError::NegativeGrant { granted });
         }
@@ -64,14 +64,14 @@ impl QuotaContext {
             return Err(InvalidAnswerError::PartialGrant { requested: self.amount, granted });
         }
         let result = quota_result::Result {
-            valid_duration: encode(grant.valid_duration()),
+            valid_duration: Duration::from(grant.valid_duration()).value,
             granted_amount: granted,
             status: None,
             limit: grant.limit().map(|limit| quota_result::Limit {
                 max_amount: limit.max_amount,
                 remaining: limit.remaining,
-                window: limit.window.and_then(encode),
-                reset_after: limit.reset_after.and_then(encode),
+                window: limit.window.and_then(|window| Duration::from(window).value),
+                reset_after: limit.reset_after.and_then(|time| Duration::from(time).value),
             }),
         };
         Ok(QuotaResult { quotas: [(self.name, result)].into() })

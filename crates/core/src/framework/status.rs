@@ -10,7 +10,7 @@ use crate::proto::Any;
 /// peers limit the size of all headers to 8 KiB or more.
 pub const MAX_DETAILS_SIZE: usize = 4 << 10;
 
-/// Removes the details that exceed [`MAX_DETAILS_SIZE`] together with those before them, and returns how many.
+/// Removes the details beyond a total of [`MAX_DETAILS_SIZE`], and returns how many.
 pub fn limit_details(details: &mut Vec<Any>) -> u64 {
     let (before, mut size) = (details.len(), 0);
     details.retain(|detail| {

@@ -1,4 +1,4 @@
-//! Versions of releases, and the schedule by which deprecations proceed with them.
+//! Versions of releases, and the schedule of deprecations.
 
 use std::{fmt, str::FromStr};
 
@@ -64,12 +64,12 @@ pub enum Stage {
     Warns,
     /// The second: a failure, unless the element is allowed by name.
     Fails,
-    /// The third and later ones: the element no longer exists.
+    /// The third and later releases: the element no longer exists.
     Gone,
 }
 
 impl Stage {
-    /// Returns the stage of a release, by the number of releases since the one of the mark.
+    /// Returns the stage of a release, by the number of releases since the mark.
     pub const fn of(releases: u32) -> Self {
         match releases {
             0 => Self::Warns,

@@ -21,7 +21,7 @@ thread_local! {
     static OPENING: RefCell<Option<(Arc<RetainedStates>, Digest)>> = const { RefCell::new(None) };
 }
 
-/// Returns the retained state of the last handler with the configuration that is being opened, or what `create` makes.
+/// Returns the retained state of the last handler with the configuration that is being opened, or a new state from `create`.
 ///
 /// Called in [`Adapter::open`](crate::Adapter::open). The server retains the state of a closed handler for `--state-retention`, within a share of `--memory-limit`. A handler with
 /// another configuration has another state. Without a server, and in tasks that `open` spawned, the state is always new.
@@ -53,8 +53,7 @@ pub fn retained<T: Retain>(create: impl FnOnce() -> T) -> Retained<T> {
         new = Some(state.clone());
         state
     });
-    let known = || Arc::<dyn Any + Send + Sync>::downcast(lease.state().clone()).ok();
-    match new.or_else(known) {
+    match new.or_else(|| Arc::<dyn Any + Send + Sync>::downcast(lease.state().clone()).ok()) {
         Some(state) => Retained { state, _lease: Some(lease) },
         None => unreachable!("the key has the type of the state"),
     }

@@ -30,9 +30,8 @@ impl RetentionLimits {
 
 /// States by key. An unused one is retained for some time.
 ///
-/// If retained states exceed the limit in bytes, those are evicted first whose time between the first and the last use is
-/// shortest (by powers of two), then those that were used least recently. So states that come in a flood replace each other, and
-/// not one that was used for longer than the flood's.
+/// If retained states exceed the limit in bytes, the store evicts the states with the shortest use span first (by powers of two), then
+/// the least recently used. So the states of a flood replace each other, and not a state that has been used for longer.
 pub struct Retention<K, T: ?Sized> {
     limits: RetentionLimits,
     states: Mutex<States<K, T>>,
@@ -91,7 +90,7 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
         Self { limits, states: Mutex::new(states) }
     }
 
-    /// Returns the state of a key, which is created if there is none. It is in use until the lease is dropped.
+    /// Returns the state of a key, created if necessary. It is in use until the lease is dropped.
     pub fn acquire(self: &Arc<Self>, key: K, now: Instant, create: impl FnOnce() -> Arc<T>) -> Lease<K, T> {
         let mut states = self.lock();
         let sequence = states.next();
@@ -136,12 +135,12 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
 
     /// Returns all states with their keys.
     pub fn entries(&self) -> Vec<(K, Entry<T>)> {
-        let entry = |stored: &Stored<T>| Entry {
-            state: stored.state.clone(),
-            is_used: matches!(stored.usage, Usage::Used(_)),
-            acquired: stored.acquired,
-        };
-        self.lock().entries.iter().map(|(key, stored)| (key.clone(), entry(stored))).collect()
+        let states = self.lock();
+        let entries = states.entries.iter().map(|(key, stored)| {
+            let is_used = matches!(stored.usage, Usage::Used(_));
+            (key.clone(), Entry { state: stored.state.clone(), is_used, acquired: stored.acquired })
+        });
+        entries.collect()
     }
 
     /// Returns the number of unused states.

@@ -26,13 +26,13 @@ use crate::proto::Any;
 pub trait Template: Sized + Send + Sync + 'static {
     /// The name in configuration, `listentry`.
     const NAME: &'static str;
-    /// When Mixer calls adapters for this template, and what they answer.
+    /// The kind of the template.
     const VARIETY: Variety;
     /// The protobuf package of its messages, `listentry`.
     const PACKAGE: &'static str;
     /// The path of its gRPC method, `/listentry.HandleListEntryService/HandleListEntry`.
     const METHOD: &'static str;
-    /// An encoded `FileDescriptorSet` with what a real Mixer needs: the file of the handler service and
+    /// An encoded `FileDescriptorSet` for a real Mixer: the file of the handler service and
     /// `policy/v1beta1/{type,value_type}.proto`, without comments.
     const DESCRIPTOR: &'static [u8];
     /// The comments of its messages and fields: a line for each, with its full name, a tab and the comment.
@@ -74,7 +74,7 @@ pub trait Template: Sized + Send + Sync + 'static {
     fn respond(context: Self::Context, answer: Self::Answer) -> Result<Self::Response, InvalidAnswerError>;
 }
 
-/// A request that decodes but lacks what its template requires.
+/// A request that decodes but lacks a required part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MalformedRequestError {
@@ -84,7 +84,7 @@ pub enum MalformedRequestError {
     /// A quota call without `quota_request`.
     #[error("the request has no `quota_request`")]
     NoQuotaRequest,
-    /// A quota call for several quotas, none of which is the instance's.
+    /// A quota call for several quotas without the instance's.
     #[error("`quota_request` has the quotas {requested:?}, but not that of the instance `{instance}`")]
     OtherQuotas {
         /// The instance's full name.

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The kind of a template, which determines when Mixer calls adapters and what they answer: `TemplateVariety` of
+/// The kind of a template, which determines when Mixer calls adapters and their type of answer: `TemplateVariety` of
 /// extensions.proto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(i32)]

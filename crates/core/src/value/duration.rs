@@ -88,7 +88,7 @@ pub fn parse_duration(text: &str) -> Option<i64> {
             _ => return None,
         };
         rest = &rest[letters..];
-        // An empty whole part is zero; digits that overflow u128 are far beyond the largest duration.
+        // An empty whole part is zero; digits that overflow u128 exceed the largest duration.
         let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
         // Digits below a nanosecond are truncated, as in Go; 18 digits are always enough.
         let fraction = &fraction[..fraction.len().min(18)];

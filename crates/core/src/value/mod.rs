@@ -1,6 +1,6 @@
 //! Attribute values and their types, as in the instances that adapters receive.
 //!
-//! The eleven kinds are those of `istio.policy.v1beta1.Value` (docs/behaviour/values.md#value-types). Values are decoded directly
+//! The eleven kinds are as in `istio.policy.v1beta1.Value` (docs/behaviour/values.md#value-types). Values are decoded directly
 //! from the wire, without a conversion between generated messages and these types.
 
 mod duration;

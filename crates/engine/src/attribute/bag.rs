@@ -7,7 +7,7 @@ use super::{AttributeValue, Reads, Vocabulary};
 #[derive(Clone, Debug)]
 pub struct Bag {
     vocabulary: Arc<Vocabulary>,
-    /// The first slot of this vocabulary, after those of its base.
+    /// The first slot of this vocabulary, after the base's.
     first: u32,
     /// The attributes that the bag holds; `None` for all.
     used: Option<Arc<UsedSlots>>,
@@ -35,7 +35,7 @@ const SOURCES: [&str; 5] = [
 ];
 
 impl UsedSlots {
-    /// Collects slots of a vocabulary that extends no other one, and those of attributes that others are derived from.
+    /// Collects slots of a vocabulary without a base, and the slots of attributes that others are derived from.
     pub fn new(vocabulary: &Vocabulary, slots: impl IntoIterator<Item = u32>) -> Self {
         let (mut indices, mut len) = (vec![UNUSED; vocabulary.len()], 0);
         let sources = SOURCES.iter().filter_map(|name| vocabulary.own_slot(name));
@@ -81,7 +81,7 @@ impl Bag {
         self.index(slot).is_some_and(|index| index < self.values.len())
     }
 
-    /// Sets an attribute, also to a value that is not of its declared type. One that is not declared is ignored: no expression
+    /// Sets an attribute, also to a value that is not of its declared type. An undeclared attribute is ignored: no expression
     /// can read it.
     pub fn insert(&mut self, name: impl AsRef<str>, value: impl Into<AttributeValue>) {
         self.insert_with(name.as_ref(), || Some(value));
@@ -126,7 +126,7 @@ impl Bag {
     }
 }
 
-/// The attributes that an expression reads: a request's bag and optionally one of an extending vocabulary.
+/// The attributes that an expression reads: a request's bag and optionally a bag of an extending vocabulary.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     bag: &'a Bag,

@@ -1,7 +1,7 @@
 //! Parses attributes as text, such as `request.path=/x,source.ip=ip:10.0.0.1`, or as a YAML or JSON object.
 //!
-//! The type of a value is that of its prefix or else the declared type of the attribute. The type of an undeclared
-//! attribute is inferred: INT64, DOUBLE or BOOL if the value parses as one, otherwise STRING.
+//! A prefix or else the declaration of the attribute determines the type of a value. The type of an undeclared attribute
+//! is inferred: INT64, DOUBLE or BOOL if the value parses as such, otherwise STRING.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
@@ -41,7 +41,7 @@ pub enum ParseAttributesError {
         expected: &'static str,
         /// A valid value.
         example: &'static str,
-        /// Whether the type is that of the declaration.
+        /// Whether the declaration determines the type.
         declared: bool,
     },
 }
@@ -89,7 +89,7 @@ pub fn parse_text(text: &str, types: &Vocabulary) -> Result<ParsedAttributes, Pa
     attributes.collect()
 }
 
-/// Parses names and values that are already separated, such as those of a URL's query, without escapes.
+/// Parses separate names and values, such as a URL's query, without escapes.
 pub fn parse_pairs(
     pairs: impl IntoIterator<Item = (String, String)>,
     types: &Vocabulary,
@@ -145,8 +145,8 @@ fn json_value(name: &str, json: &Json, types: &Vocabulary) -> Result<AttributeVa
         (Json::Object(entries), Some(ValueType::StringMap) | None) => {
             let entries = entries.iter().map(|(key, value)| Some((key.as_str(), value.as_str()?)));
             let entries = entries.collect::<Option<Vec<_>>>();
-            let error = || ParseAttributesError::MapValue(name.to_owned());
-            return Ok(entries.ok_or_else(error)?.into_iter().collect::<StringMap>().into());
+            let entries = entries.ok_or_else(|| ParseAttributesError::MapValue(name.to_owned()))?;
+            return Ok(entries.into_iter().collect::<StringMap>().into());
         }
         _ => None,
     };

@@ -12,12 +12,12 @@ use super::{AttributeValue, Vocabulary};
 #[derive(Clone, Debug, Default)]
 pub struct Reads {
     slots: Vec<Word>,
-    /// The keys of this evaluation, followed by those of earlier ones: a request often reads the same keys as the
-    /// previous one, and reusing them avoids reference counting.
+    /// The keys of this evaluation, then keys of earlier evaluations: a request often reads the same keys as the previous
+    /// one, and reusing them avoids reference counting.
     keys: Vec<KeyRead>,
     /// The number of keys of this evaluation.
     key_count: usize,
-    /// String maps that were present, each with the number of its reads that were no lookups of a key.
+    /// String maps that were present, each with the number of reads other than lookups of a key.
     whole_maps: Vec<(u32, u32)>,
 }
 
@@ -131,8 +131,8 @@ impl Reads {
         self.whole_maps.clear();
     }
 
-    /// Returns the slots of string maps of which more than single keys may have been read. The Mixer API does not list them: its
-    /// clients must not reuse an answer by their keys only, and neither must a cache.
+    /// Returns the slots of string maps that may have been read beyond single keys. The Mixer API does not list them; a cache must not
+    /// reuse an answer by their keys only.
     pub(crate) fn whole_maps(&self) -> impl Iterator<Item = u32> {
         self.whole_maps.iter().filter(|(_, reads)| *reads > 0).map(|(slot, _)| *slot)
     }
@@ -144,7 +144,7 @@ impl Reads {
     }
 
     /// Iterates over the referenced attributes of the Mixer API: string maps by their keys only, missing string maps by
-    /// name. Attributes that `vocabulary` does not have, such as those of a vocabulary that extends it, are skipped.
+    /// name. Attributes that are not in `vocabulary` are skipped.
     pub fn referenced<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
         self.attributes(vocabulary, false).chain(self.key_reads(vocabulary)).map(|reference| {
             // On the wire an empty key means no key.
@@ -152,7 +152,7 @@ impl Reads {
         })
     }
 
-    /// Iterates over all reads, including those of string maps that were present.
+    /// Iterates over all reads, including string maps that were present.
     pub fn all<'a>(&'a self, vocabulary: &'a Vocabulary) -> impl Iterator<Item = Reference<'a>> {
         self.attributes(vocabulary, true).chain(self.key_reads(vocabulary))
     }
@@ -163,12 +163,12 @@ impl Reads {
         maps: bool,
     ) -> impl Iterator<Item = Reference<'a>> {
         (0..self.slots.len() as u32 * 64).filter_map(move |slot| {
-            let word = self.slots[slot as usize / 64];
-            let is = |bits: u64| bits & (1 << (slot % 64)) != 0;
-            if !is(word.read) || is(word.map) && !maps {
+            let (word, bit) = (self.slots[slot as usize / 64], 1 << (slot % 64));
+            if word.read & bit == 0 || word.map & bit != 0 && !maps {
                 return None;
             }
-            Some(Reference { name: vocabulary.at(slot)?.name, key: None, present: is(word.present) })
+            let present = word.present & bit != 0;
+            Some(Reference { name: vocabulary.at(slot)?.name, key: None, present })
         })
     }
 

@@ -18,7 +18,7 @@ pub struct StandardAttribute {
 /// The value of [`StandardAttribute::produced_by`] for attributes that are declared even if a configuration has attribute manifests.
 pub(crate) const ENVOY: &str = "envoy";
 
-/// Iterates over the attributes of Istio's own manifests and those of requests of Envoy, by name.
+/// Iterates over the attributes of Istio's own manifests and of requests of Envoy, by name.
 pub fn standard_attributes() -> impl Iterator<Item = StandardAttribute> {
     include_str!("standard.tsv").lines().skip(1).filter_map(|line| {
         let mut columns = line.split('\t');

@@ -10,7 +10,7 @@ use prost_types::Timestamp;
 
 use mixer_adapter_core::value::{self, Value};
 
-/// A value of one of the eight kinds of `istio.mixer.v1.AttributeValue`. Cheap to clone.
+/// A value of an attribute: the eight kinds of `istio.mixer.v1.AttributeValue`. Cheap to clone.
 ///
 /// IP_ADDRESS is represented as bytes, and EMAIL_ADDRESS, URI and DNS_NAME as strings. A request may have a value that
 /// is not of the declared type.
@@ -35,7 +35,7 @@ pub enum AttributeValue {
 }
 
 impl AttributeValue {
-    /// The name of the kind: that of a type, such as `STRING` or `INT64`, or `BYTES`.
+    /// The name of the kind: a type, such as `STRING` or `INT64`, or `BYTES`.
     pub fn kind(&self) -> &'static str {
         match self {
             AttributeValue::String(_) => "STRING",

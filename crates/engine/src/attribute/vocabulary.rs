@@ -3,14 +3,14 @@ use std::{collections::HashMap, sync::Arc};
 use foldhash::fast::RandomState;
 
 use super::standard::{ENVOY, standard_attributes};
-use mixer_adapter_core::value::ValueType;
+use mixer_adapter_core::{framework::suggest::suggest, value::ValueType};
 
 /// The declared attributes: the merged attribute manifests of a configuration.
 ///
 /// Every attribute has a slot, its index in a [`Bag`](super::Bag). Expressions refer to slots, so a vocabulary is filled
 /// first and then shared in an [`Arc`] by expressions and bags.
 ///
-/// A vocabulary can extend another one; its own attributes take the slots after those of the base. This is how the
+/// A vocabulary can extend another one; its own attributes take the slots after the base's. This is how the
 /// `output.*` attributes of an attribute generator are added for one rule without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
@@ -31,7 +31,7 @@ pub struct Declaration<'v> {
     pub slot: u32,
 }
 
-/// Two declarations of one attribute with different types. In Mixer one of them wins at random.
+/// Two declarations of one attribute with different types. Mixer chooses at random.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "attribute `{name}` is declared both as {first} and as {second}: use one type in all attribute manifests"
@@ -52,7 +52,7 @@ impl Vocabulary {
         Self::default()
     }
 
-    /// Creates a vocabulary that extends `base`. A name that is declared again hides that of the base.
+    /// Creates a vocabulary that extends `base`. A name that is declared again hides the base's.
     pub fn extending(base: Arc<Vocabulary>) -> Self {
         Self { base: Some(base), ..Self::default() }
     }
@@ -77,11 +77,8 @@ impl Vocabulary {
         let name = name.into();
         if let Some(&slot) = self.slots.get(&name) {
             let first = self.declared[(slot - self.first_slot()) as usize].1;
-            return if first == value_type {
-                Ok(slot)
-            } else {
-                Err(ConflictingTypesError { name, first, second: value_type })
-            };
+            let error = ConflictingTypesError { name, first, second: value_type };
+            return if first == value_type { Ok(slot) } else { Err(error) };
         }
         let slot = self.len() as u32;
         self.slots.insert(Arc::clone(&name), slot);
@@ -100,30 +97,26 @@ impl Vocabulary {
     /// Returns the attribute at `slot`.
     pub fn at(&self, slot: u32) -> Option<Declaration<'_>> {
         match slot.checked_sub(self.first_slot()) {
-            Some(own) => self.declared.get(own as usize).map(|&(ref name, value_type)| Declaration {
-                name,
-                value_type,
-                slot,
-            }),
+            Some(own) => {
+                let (name, value_type) = self.declared.get(own as usize)?;
+                Some(Declaration { name, value_type: *value_type, slot })
+            }
             None => self.base.as_ref()?.at(slot),
         }
     }
 
-    /// Returns the declared attribute whose name is most similar to `name`, if any is: one with a few other letters, or one that ends
-    /// with it, such as `request.path` for `path`.
+    /// Returns the declared attribute whose name is most similar to `name`: it differs in few letters, or ends with it, such as
+    /// `request.path` for `path`.
     pub fn similar(&self, name: &str) -> Option<&str> {
-        let names = || self.iter().map(|declaration| &**declaration.name);
-        let close = |candidate: &&str| candidate.len().abs_diff(name.len()) <= 2;
-        let typo = names().filter(close).filter_map(|candidate| {
-            let distance = distance(name, candidate);
-            (distance <= 2 && distance * 3 <= name.len()).then_some((distance, candidate))
-        });
-        let ends = |candidate: &&str| {
+        let names: Vec<&str> = self.iter().map(|declaration| &**declaration.name).collect();
+        if let Some(found) = suggest(name, names.iter().copied()) {
+            return Some(found);
+        }
+        let longer = names.into_iter().filter(|candidate| {
             candidate.strip_suffix(name).is_some_and(|prefix| prefix.ends_with('.')) && !name.is_empty()
-        };
-        // Attributes of the request are the most frequent ones.
-        let rank = |candidate: &&str| (!candidate.starts_with("request."), candidate.len());
-        typo.min().map(|(_, found)| found).or_else(|| names().filter(ends).min_by_key(rank))
+        });
+        // Attributes of the request are the most frequent.
+        longer.min_by_key(|candidate| (!candidate.starts_with("request."), candidate.len()))
     }
 
     /// Iterates over all attributes by slot.
@@ -131,7 +124,7 @@ impl Vocabulary {
         (0..self.len() as u32).filter_map(|slot| self.at(slot))
     }
 
-    /// The number of attributes, including those of the base.
+    /// The number of attributes, including the base's.
     pub fn len(&self) -> usize {
         self.first_slot() as usize + self.declared.len()
     }
@@ -141,7 +134,7 @@ impl Vocabulary {
         self.len() == 0
     }
 
-    /// The first slot after those of the base.
+    /// The first slot after the base's.
     pub(super) fn first_slot(&self) -> u32 {
         self.base.as_ref().map_or(0, |base| base.len() as u32)
     }
@@ -155,26 +148,6 @@ impl Vocabulary {
     pub(super) fn own_len(&self) -> usize {
         self.declared.len()
     }
-}
-
-/// The longest name that others are compared with.
-const MAX_COMPARED: usize = 256;
-
-/// The Levenshtein distance in bytes.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > MAX_COMPARED {
-        return usize::MAX / 3;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

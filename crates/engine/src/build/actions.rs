@@ -104,9 +104,10 @@ fn warn_of_condition(
     faults: &mut Vec<ValidationError>,
 ) {
     let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
-    let of_the_caller =
-        |required: &&Required| OF_THE_CALLER.iter().any(|prefix| required.attribute.starts_with(prefix));
-    let missing: Vec<&Required> = condition.required_attributes().iter().filter(of_the_caller).collect();
+    let required = condition.required_attributes().iter();
+    let missing: Vec<&Required> = required
+        .filter(|required| OF_THE_CALLER.iter().any(|prefix| required.attribute.starts_with(prefix)))
+        .collect();
     if let (true, Some(first)) = (checks, missing.first()) {
         let value_type = vocabulary.find(&first.attribute).map(|known| known.value_type).unwrap_or_default();
         let names: Vec<&str> = missing.iter().map(|required| &*required.attribute).collect();
@@ -141,7 +142,7 @@ fn compile_condition(
     }
 }
 
-/// Resolves the actions. One without its handler or without any instance is dropped, and so is an unknown instance.
+/// Resolves an action. Unknown instances are dropped; without its handler or any instance, so is the action.
 fn action(
     resource: &Resource,
     index: usize,

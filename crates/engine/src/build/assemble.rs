@@ -16,17 +16,6 @@ use mixer_adapter_core::template::Variety;
 
 type OpenHandlers = BTreeMap<ResourceName, Arc<RuntimeHandler>>;
 
-pub(super) fn tables(
-    rules: Vec<RuleSpec>,
-    opened: &OpenHandlers,
-    default_namespace: &str,
-    snapshot: &mut Snapshot,
-) {
-    for rule in rules {
-        add(rule, opened, default_namespace, snapshot);
-    }
-}
-
 fn table(snapshot: &mut Snapshot, variety: Variety) -> &mut Table {
     match variety {
         Variety::Check | Variety::CheckWithOutput => &mut snapshot.checks,
@@ -37,13 +26,15 @@ fn table(snapshot: &mut Snapshot, variety: Variety) -> &mut Table {
 }
 
 fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) -> &'t mut Rules {
-    match namespace == default_namespace {
-        true => &mut table.default,
-        false => table.by_namespace.entry(namespace.into()).or_default(),
+    if namespace == default_namespace {
+        &mut table.default
+    } else {
+        table.by_namespace.entry(namespace.into()).or_default()
     }
 }
 
-fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
+/// Adds a rule to the tables of a snapshot.
+pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
     let RuleSpec { name, origin, language, caching, condition, expression, actions, headers } = rule;
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();
@@ -73,19 +64,21 @@ fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot:
             };
             let is_counted = rules.counted_rule.replace(rule.clone()).is_none_or(|last| last != rule);
             let destination = rules.destination(handler, &compiled.instance);
-            let group = destination.group(
-                |group| group.rule == rule && group.action == action_index,
-                || Group {
+            // The instances of an action are consecutive.
+            match destination.groups.last_mut() {
+                Some(group) if group.rule == rule && group.action == action_index => {
+                    group.entries.push(entry)
+                }
+                _ => destination.groups.push(Group {
                     rule: rule.clone(),
                     counts: counts.clone(),
                     is_counted,
                     caching,
                     action: action_index,
                     condition,
-                    entries: Vec::new(),
-                },
-            );
-            group.entries.push(entry);
+                    entries: vec![entry],
+                }),
+            }
             if matches!(variety, Variety::Check | Variety::CheckWithOutput) {
                 check_entries.insert((action_index, place), index);
             }
@@ -136,16 +129,5 @@ impl Rules {
             });
         }
         &mut self.destinations[index]
-    }
-}
-
-impl Destination {
-    /// Returns the group of an action, whose instances are consecutive.
-    fn group(&mut self, is_same: impl FnOnce(&Group) -> bool, new: impl FnOnce() -> Group) -> &mut Group {
-        if !self.groups.last().is_some_and(is_same) {
-            self.groups.push(new());
-        }
-        let last = self.groups.len() - 1;
-        &mut self.groups[last]
     }
 }

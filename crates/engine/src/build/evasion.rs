@@ -1,4 +1,6 @@
-//! Warnings about checks that a client evades by spelling a request otherwise.
+//! Warnings about checks that a client evades with another spelling of the request.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
@@ -17,8 +19,9 @@ pub(super) fn of_rule(
     actions: &[ActionSpec],
     vocabulary: &Vocabulary,
 ) -> Vec<ValidationError> {
-    let instances = || actions.iter().flat_map(|action| &action.instances).filter(|found| found.is_check());
-    if instances().next().is_none() {
+    let instances: Vec<&InstanceSpec> =
+        actions.iter().flat_map(|action| &action.instances).filter(|found| found.is_check()).collect();
+    if instances.is_empty() {
         return Vec::new();
     }
     let comparisons = match language(resource) {
@@ -29,15 +32,12 @@ pub(super) fn of_rule(
         let warning = resource.warning("match", format!("{}, and is not checked", found.reason));
         warning.with_help(found.help).in_excerpt(excerpt(text, found.span))
     });
-    let slots = || {
-        let of_instances = instances().flat_map(|found| found.instance.expressions());
-        let expressions = condition.into_iter().chain(of_instances.map(|(_, _, expression)| expression));
-        expressions.flat_map(Expression::slots)
-    };
-    let reads = |name: &str| {
-        vocabulary.find(name).is_some_and(|attribute| slots().any(|slot| slot == attribute.slot))
-    };
-    let body = (reads("request.body") && !reads("request.body_truncated")).then(|| {
+    let of_instances = instances.iter().flat_map(|found| found.instance.expressions());
+    let expressions = condition.into_iter().chain(of_instances.map(|(_, _, expression)| expression));
+    let slots: BTreeSet<u32> = expressions.flat_map(Expression::slots).collect();
+    let [reads_body, reads_truncated] = ["request.body", "request.body_truncated"]
+        .map(|name| vocabulary.find(name).is_some_and(|attribute| slots.contains(&attribute.slot)));
+    let body = (reads_body && !reads_truncated).then(|| {
         let reason = "reads request.body, which is a part of a longer body if Envoy has allow_partial_message: true: padding hides \
                       the rest";
         let help = "keep the `allow_partial_message: false` of `envoy-config`, or read request.body_truncated, too";

@@ -12,15 +12,11 @@ pub(super) fn of_compilation<'a>(
 ) -> impl Iterator<Item = ValidationError> + 'a {
     error.all().map(move |error| {
         let fault = resource.error(field, error.to_string()).in_excerpt(excerpt(text, error.span()));
-        match error.hint() {
-            Some(help) => fault.with_help(help),
-            None => fault,
-        }
+        if let Some(help) = error.hint() { fault.with_help(help) } else { fault }
     })
 }
 
-/// Returns the faults of an expression that compiles: constants that cannot be evaluated, and operands that are never used, and calls that are probably
-/// not intended.
+/// Returns the faults of an expression that compiles: invalid constants, unused operands, and calls that are probably not intended.
 pub(super) fn of_expression<'a>(
     resource: &'a Resource,
     field: &'a str,

@@ -11,7 +11,7 @@ use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
 
 use super::{
-    index::{of_kind, resolve},
+    index::{read_all, resolve},
     rule_spec::RuleSpec,
     schemas::Adapters,
 };
@@ -20,7 +20,7 @@ use mixer_adapter_config::{
     proto::istio::policy::v1beta1::Connection,
 };
 use mixer_adapter_core::{
-    adapter::{InferredType, InferredTypes, Violation},
+    adapter::{InferredType, InferredTypes},
     framework::{
         digest::Digest,
         dynamic::DynamicTemplate,
@@ -70,13 +70,8 @@ pub enum BackendSpec {
 pub(super) struct ResolvedHandler {
     resource: Resource,
     backend: BackendSpec,
-    templates: SupportedTemplates,
-}
-
-#[derive(Debug)]
-enum SupportedTemplates {
-    InProcess(Arc<AdapterInfo>),
-    Remote(Vec<Arc<DynamicTemplate>>),
+    /// The templates of a remote adapter.
+    templates: Vec<Arc<DynamicTemplate>>,
 }
 
 pub(super) type Handlers = BTreeMap<ResourceName, ResolvedHandler>;
@@ -84,12 +79,12 @@ pub(super) type Handlers = BTreeMap<ResourceName, ResolvedHandler>;
 impl ResolvedHandler {
     /// Returns whether the adapter supports the template.
     pub(super) fn serves(&self, template: &DynamicTemplate) -> bool {
-        match &self.templates {
-            SupportedTemplates::InProcess(adapter) => {
+        match &self.backend {
+            BackendSpec::InProcess { adapter, .. } => {
                 adapter.templates.iter().any(|served| served.method == template.method())
             }
-            SupportedTemplates::Remote(templates) => {
-                templates.iter().any(|served| served.method() == template.method())
+            BackendSpec::Remote { .. } => {
+                self.templates.iter().any(|served| served.method() == template.method())
             }
         }
     }
@@ -101,17 +96,10 @@ pub(super) fn read(
     host: &Host,
     faults: &mut Vec<ValidationError>,
 ) -> Handlers {
-    let mut handlers = Handlers::new();
-    for (resource, spec) in of_kind(set, Kind::Handler, faults) {
-        let Spec::Handler(spec) = spec else { continue };
-        match handler(set, resource, spec, adapters, host, faults) {
-            Ok(handler) => {
-                handlers.insert(resource.name.clone(), handler);
-            }
-            Err(found) => faults.extend(found),
-        }
-    }
-    handlers
+    read_all(set, Kind::Handler, faults, |resource, spec, faults| match spec {
+        Spec::Handler(spec) => handler(set, resource, spec, adapters, host, faults),
+        _ => Err(Vec::new()),
+    })
 }
 
 fn handler(
@@ -160,14 +148,11 @@ fn handler(
         adapter_config,
         session_based: adapter.session_based,
     };
-    Ok(ResolvedHandler {
-        resource: resource.clone(),
-        backend,
-        templates: SupportedTemplates::Remote(adapter.templates.clone()),
-    })
+    Ok(ResolvedHandler { resource: resource.clone(), backend, templates: adapter.templates.clone() })
 }
 
-/// Returns the adapter's configuration with warnings about deprecated fields, whose deprecation proceeds by `release`, the adapter's version.
+/// Returns the adapter's configuration. Warns of deprecated fields; `release`, the adapter's version, decides on the stage of their
+/// deprecation.
 fn params(
     resource: &Resource,
     message: &MessageDescriptor,
@@ -184,7 +169,7 @@ fn params(
 }
 
 /// Returns the configuration of a compiled adapter. Invalid params are a fault of the resource; in lenient mode the
-/// handler keeps the valid ones, as in Mixer, so that its checks remain in effect.
+/// handler keeps the valid params, as in Mixer, so that its checks remain in effect.
 fn compiled_params(
     resource: &Resource,
     message: &MessageDescriptor,
@@ -195,11 +180,10 @@ fn compiled_params(
     self::params(resource, message, params.clone(), release, faults).unwrap_or_else(|mut found| {
         let kept = read_json_leniently(message, Json::Object(params));
         let names: Vec<String> = kept.fields().map(|(field, _)| field.name().to_owned()).collect();
-        let of_them = match names.is_empty() {
-            true => "the defaults of all its fields".to_owned(),
-            false => {
-                format!("what could be read of {}, and the defaults of all other fields", names.join(", "))
-            }
+        let of_them = if names.is_empty() {
+            "the defaults of all its fields".to_owned()
+        } else {
+            format!("what could be read of {}, and the defaults of all other fields", names.join(", "))
         };
         if let Some(last) = found.last_mut() {
             last.reason = format!("{}; with --lenient the handler has {of_them}", last.reason).into();
@@ -228,14 +212,10 @@ fn in_process(
         .canonical(adapter, config)
         .map_err(|error| vec![resource.error("params", error.to_string())])?;
     let backend = BackendSpec::InProcess { adapter: adapter.clone(), config };
-    Ok(ResolvedHandler {
-        resource: resource.clone(),
-        backend,
-        templates: SupportedTemplates::InProcess(adapter.clone()),
-    })
+    Ok(ResolvedHandler { resource: resource.clone(), backend, templates: Vec::new() })
 }
 
-/// Returns the handlers that rules use, each with the instances of its calls, and those that no rule uses.
+/// Returns the used handlers, each with the instances of its calls, and the unused ones.
 pub(super) fn by_use(
     handlers: Handlers,
     rules: &[RuleSpec],
@@ -271,7 +251,7 @@ pub(super) fn validate(
 ) -> Vec<Arc<HandlerSpec>> {
     handlers.retain(|spec| {
         let BackendSpec::InProcess { adapter, config } = &spec.backend else {
-            faults.extend(spec.warnings_elsewhere(host));
+            faults.extend(spec.remote_warnings(host));
             return true;
         };
         let types = spec.inferred_types(adapter);
@@ -343,12 +323,12 @@ impl HandlerSpec {
         config: &Bytes,
         types: &InferredTypes,
     ) -> Vec<ValidationError> {
-        let warning = |found: Violation| self.resource.warning(&join("params", &found.field), found.reason);
-        host.handlers().warnings(adapter, config, types).into_iter().map(warning).collect()
+        let found = host.handlers().warnings(adapter, config, types).into_iter();
+        found.map(|found| self.resource.warning(&join("params", &found.field), found.reason)).collect()
     }
 
-    /// Returns the same of an adapter elsewhere with the configuration of one in this process.
-    fn warnings_elsewhere(&self, host: &Host) -> Vec<ValidationError> {
+    /// Returns the warnings for an out-of-process adapter whose configuration message is known in this process.
+    fn remote_warnings(&self, host: &Host) -> Vec<ValidationError> {
         let BackendSpec::Remote { adapter_config: Some(config), .. } = &self.backend else {
             return Vec::new();
         };

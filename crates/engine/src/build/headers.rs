@@ -20,7 +20,7 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_core::{template::Variety, value::ValueType};
 
-/// Compiles the operations of a rule. As in Mixer, one that does not compile drops them all, but not the rule's
+/// Compiles the operations of a rule. As in Mixer, an operation that does not compile drops all of them, but not the rule's
 /// actions.
 pub(super) fn operations(
     resource: &Resource,
@@ -46,16 +46,21 @@ pub(super) fn operations(
     if !has_operations && outputs.is_empty() {
         return None;
     }
-    let compile = |field: &str, templates: &[HeaderOperationTemplate], faults: &mut Vec<ValidationError>| {
-        let compiled = templates.iter().enumerate().map(|(index, template)| {
-            operation(resource, &format!("{field}[{index}]"), template, &extended, faults)
-        });
-        compiled.collect::<Result<Vec<_>, Vec<ValidationError>>>().map_err(|found| faults.extend(found)).ok()
-    };
-    let request = compile("request_header_operations", &rule.request_header_operations, faults);
-    let response = compile("response_header_operations", &rule.response_header_operations, faults);
-    let (request, response) = (request?, response?);
-    Some(HeaderSpec { vocabulary: Arc::new(extended), outputs, request, response })
+    let [request, response] = [
+        ("request_header_operations", &rule.request_header_operations),
+        ("response_header_operations", &rule.response_header_operations),
+    ]
+    .map(|(field, templates)| {
+        let compiled: Result<Vec<_>, Vec<ValidationError>> = templates
+            .iter()
+            .enumerate()
+            .map(|(index, template)| {
+                operation(resource, &format!("{field}[{index}]"), template, &extended, faults)
+            })
+            .collect();
+        compiled.map_err(|found| faults.extend(found)).ok()
+    });
+    Some(HeaderSpec { vocabulary: Arc::new(extended), outputs, request: request?, response: response? })
 }
 
 fn operation(

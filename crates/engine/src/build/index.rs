@@ -3,24 +3,41 @@ use std::collections::BTreeMap;
 use crate::expression::Language;
 use mixer_adapter_config::{ConfigSet, Kind, ResolveError, Resource, ResourceName, Spec, ValidationError};
 
-/// The valid resources of a kind by namespace and name, which is the order in which rules are evaluated. Invalid ones
-/// are faults.
+/// Reads the valid resources of a kind. A resource that is invalid, or that `read` rejects, is a fault.
+pub(super) fn read_all<'c, T>(
+    set: &'c ConfigSet,
+    kind: Kind,
+    faults: &mut Vec<ValidationError>,
+    mut read: impl FnMut(&'c Resource, &'c Spec, &mut Vec<ValidationError>) -> Result<T, Vec<ValidationError>>,
+) -> BTreeMap<ResourceName, T> {
+    let mut valid = BTreeMap::new();
+    for (resource, spec) in of_kind(set, kind, faults) {
+        match read(resource, spec, faults) {
+            Ok(value) => drop(valid.insert(resource.name.clone(), value)),
+            Err(found) => faults.extend(found),
+        }
+    }
+    valid
+}
+
+/// The valid resources of a kind by namespace and name, which is the order in which rules are evaluated. Invalid resources are
+/// faults.
 pub(super) fn of_kind<'c>(
     set: &'c ConfigSet,
     kind: Kind,
     faults: &mut Vec<ValidationError>,
 ) -> Vec<(&'c Resource, &'c Spec)> {
-    let mut understood = Vec::new();
+    let mut valid = Vec::new();
     for entry in set.of_role(kind) {
         match &entry.spec {
-            Ok(spec) => understood.push((&*entry.resource, &**spec)),
+            Ok(spec) => valid.push((&*entry.resource, &**spec)),
             Err(found) => {
                 let new: Vec<_> = found.iter().filter(|fault| !faults.contains(fault)).cloned().collect();
                 faults.extend(new);
             }
         }
     }
-    understood
+    valid
 }
 
 /// Returns the language of a resource's expressions (docs/behaviour/expressions.md#cel-and-compat).

@@ -8,7 +8,7 @@ use std::{
 use super::{
     annotations::quota_settings,
     faults::{of_compilation, of_expression},
-    index::{language, of_kind, resolve},
+    index::{language, read_all, resolve},
     schemas::Templates,
 };
 use crate::{
@@ -55,17 +55,10 @@ pub(super) fn read(
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<ValidationError>,
 ) -> Instances {
-    let mut instances = Instances::new();
-    for (resource, spec) in of_kind(set, Kind::Instance, faults) {
-        let Spec::Instance(spec) = spec else { continue };
-        match instance(set, resource, spec, templates, vocabulary, faults) {
-            Ok(compiled) => {
-                instances.insert(resource.name.clone(), compiled);
-            }
-            Err(found) => faults.extend(found),
-        }
-    }
-    instances
+    read_all(set, Kind::Instance, faults, |resource, spec, faults| match spec {
+        Spec::Instance(spec) => instance(set, resource, spec, templates, vocabulary, faults),
+        _ => Err(Vec::new()),
+    })
 }
 
 /// The templates of this program, to which `compiledTemplate` refers.
@@ -127,7 +120,7 @@ fn param_faults(resource: &Resource, fault: &ParamsError) -> Vec<ValidationError
     }
 }
 
-/// Compiles the bindings. As in Mixer, one that does not compile is dropped; it is a fault nevertheless.
+/// Compiles the bindings. As in Mixer, a binding that does not compile is dropped; it is a fault nevertheless.
 fn bindings(
     resource: &Resource,
     expressions: &BTreeMap<String, String>,

@@ -30,9 +30,8 @@ use super::{
     dispatch::FailurePolicy,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
-use mixer_adapter_config::{ConfigSet, ResourceName, Severity, Topic, ValidationError, lint};
-use mixer_adapter_core::framework::setters;
-use mixer_adapter_core::framework::version::Stage;
+use mixer_adapter_config::{ConfigSet, Severity, Topic, ValidationError, lint};
+use mixer_adapter_core::framework::{setters, version::Stage};
 use mixer_adapter_host::Host;
 use rule_spec::RuleSpec;
 
@@ -117,7 +116,7 @@ pub enum OnDeprecated {
 }
 
 impl FieldPolicy {
-    /// Applies the policy to faults; returns whether one of them rejects the configuration.
+    /// Applies the policy to faults; returns whether it rejects the configuration.
     fn judge(&self, faults: &mut Vec<ValidationError>) -> bool {
         faults.retain(|fault| self.treatment(fault) != Some(OnField::Ignore));
         let mut refused = false;
@@ -135,17 +134,13 @@ impl FieldPolicy {
             Topic::DeprecatedField => fault.deprecation.as_deref(),
         };
         let allowed = deprecation.is_some_and(|of| self.allowed.contains(&of.element));
-        let by_schedule = match deprecation.map(|of| of.stage) {
-            Some(Stage::Gone) => OnField::Refuse,
-            Some(Stage::Fails) if !allowed => OnField::Refuse,
+        Some(match (self.deprecated, deprecation.map(|of| of.stage)) {
+            (OnDeprecated::Ignore, _) => OnField::Ignore,
+            (OnDeprecated::Schedule, Some(Stage::Gone)) => OnField::Refuse,
+            (OnDeprecated::Schedule, Some(Stage::Fails)) | (OnDeprecated::Refuse, _) if !allowed => {
+                OnField::Refuse
+            }
             _ => OnField::Warn,
-        };
-        Some(match self.deprecated {
-            OnDeprecated::Schedule => by_schedule,
-            OnDeprecated::Refuse if allowed => OnField::Warn,
-            OnDeprecated::Ignore => OnField::Ignore,
-            OnDeprecated::Warn => OnField::Warn,
-            OnDeprecated::Refuse => OnField::Refuse,
         })
     }
 }
@@ -171,9 +166,7 @@ impl SnapshotBuilder {
         let handlers = handlers::read(set, &adapters, host, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, &mut faults);
         let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
-        let is_quota =
-            |name: &ResourceName| instances.get(name).is_some_and(instances::InstanceSpec::is_quota);
-        faults.extend(lint(set, is_quota));
+        faults.extend(lint(set, |name| instances.get(name).is_some_and(instances::InstanceSpec::is_quota)));
         let (used, unused) = handlers::by_use(handlers, &rules);
         handlers::validate(unused, host, &mut faults);
         let handlers = handlers::validate(used, host, &mut faults);
@@ -201,14 +194,14 @@ impl SnapshotBuilder {
         connect: &dyn Connect,
         options: &BuildOptions,
     ) -> Result<(Snapshot, Vec<ValidationError>), Vec<ValidationError>> {
-        let refused = self.judge(&options.fields);
+        let is_rejected = self.judge(&options.fields);
         let mut faults = self.faults;
         if options.lenient {
             // As in Mixer, such a constant is an error of the requests that need it.
             let constants = faults.iter_mut().filter(|fault| fault.topic == Topic::InvalidConstant);
             constants.for_each(|fault| fault.severity = Severity::Warning);
         }
-        if refused || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
+        if is_rejected || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
             return Err(faults);
         }
         let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
@@ -232,7 +225,9 @@ impl SnapshotBuilder {
             rules: self.rules.len(),
             ..Snapshot::empty()
         };
-        assemble::tables(self.rules, &opened, &options.default_namespace, &mut snapshot);
+        for rule in self.rules {
+            assemble::add(rule, &opened, &options.default_namespace, &mut snapshot);
+        }
         snapshot.collect_used();
         Ok((snapshot, faults))
     }

@@ -91,7 +91,7 @@ fn faults(spec: &HandlerSpec, errors: ConfigErrors) -> Vec<ValidationError> {
     violations.map(|violation| spec.fault(&violation.field, violation.reason)).collect()
 }
 
-/// Opens all handlers concurrently, except those that the previous snapshot has.
+/// Opens all handlers concurrently, except handlers of the previous snapshot, which are carried over.
 pub(super) async fn open_all(
     specs: &[Arc<HandlerSpec>],
     former: Option<&Snapshot>,
@@ -119,9 +119,7 @@ pub(super) async fn open_all(
     let mut handlers = BTreeMap::new();
     for (spec, opened) in join_all(open).await {
         match opened {
-            Ok(handler) => {
-                handlers.insert(spec.name.clone(), handler);
-            }
+            Ok(handler) => drop(handlers.insert(spec.name.clone(), handler)),
             Err(refused) => faults.extend(refused),
         }
     }

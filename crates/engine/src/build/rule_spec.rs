@@ -30,7 +30,7 @@ pub(super) struct RuleSpec {
 
 #[derive(Debug)]
 pub(super) struct ActionSpec {
-    /// The name by which header operations of the rule refer to the action's outputs.
+    /// The name for references of header operations to the action's outputs.
     pub(super) name: String,
     pub(super) handler: ResourceName,
     pub(super) instances: Vec<InstanceSpec>,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use prost_reflect::MessageDescriptor;
 
-use super::index::{of_kind, resolve};
+use super::index::{of_kind, read_all, resolve};
 use crate::attribute::{ENVOY, Vocabulary, standard_attributes};
 use mixer_adapter_config::{
     ConfigSet, Kind, Resource, ResourceName, Spec, ValidationError,
@@ -77,28 +77,22 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> 
 }
 
 pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> Templates {
-    let mut templates = Templates::new();
-    for (resource, spec) in of_kind(set, Kind::Template, faults) {
-        let Spec::Template(template) = spec else { continue };
-        match DescriptorSet::from_base64(&template.descriptor).and_then(|set| DynamicTemplate::new(&set)) {
-            Ok(template) => {
-                templates.insert(resource.name.clone(), Arc::new(template));
-            }
-            Err(error) => faults.push(resource.error("descriptor", error.to_string())),
-        }
-    }
-    templates
+    read_all(set, Kind::Template, faults, |resource, spec, _| {
+        let Spec::Template(template) = spec else { return Err(Vec::new()) };
+        let template =
+            DescriptorSet::from_base64(&template.descriptor).and_then(|set| DynamicTemplate::new(&set));
+        template.map(Arc::new).map_err(|error| vec![resource.error("descriptor", error.to_string())])
+    })
 }
 
-/// Reads the adapters. As in Mixer, one with a name that is not valid is used; it is a fault nevertheless.
+/// Reads the adapters. As in Mixer, an adapter whose name is not valid is used; it is a fault nevertheless.
 pub(super) fn adapters(
     set: &ConfigSet,
     templates: &Templates,
     faults: &mut Vec<ValidationError>,
 ) -> Adapters {
-    let mut adapters = Adapters::new();
-    for (resource, spec) in of_kind(set, Kind::Adapter, faults) {
-        let Spec::Adapter(info) = spec else { continue };
+    read_all(set, Kind::Adapter, faults, |resource, spec, faults| {
+        let Spec::Adapter(info) = spec else { return Err(Vec::new()) };
         if !is_valid_name(resource.name.name()) {
             let reason = format!(
                 "{:?} is not a valid name of an adapter; write at most 63 lower-case letters, digits and hyphens, such as my-adapter",
@@ -106,14 +100,8 @@ pub(super) fn adapters(
             );
             faults.push(resource.error("", reason));
         }
-        match adapter(set, resource, info, templates) {
-            Ok(adapter) => {
-                adapters.insert(resource.name.clone(), adapter);
-            }
-            Err(fault) => faults.push(*fault),
-        }
-    }
-    adapters
+        adapter(set, resource, info, templates).map_err(|fault| vec![*fault])
+    })
 }
 
 /// As in Mixer, a template that does not resolve invalidates the whole adapter.
@@ -130,13 +118,11 @@ fn adapter(
         let (_, template) = found.map_err(|why| resource.error(&format!("templates[{index}]"), why))?;
         served.push(template.clone());
     }
-    let params = match info.config.is_empty() {
-        true => None,
-        false => {
-            let params = DescriptorSet::from_base64(&info.config).and_then(|set| set.params());
-            let params = params.and_then(|params| message_with_optional_fields(&params));
-            Some(params.map_err(|error| resource.error("config", error.to_string()))?)
-        }
-    };
+    let mut params = None;
+    if !info.config.is_empty() {
+        let message = DescriptorSet::from_base64(&info.config).and_then(|set| set.params());
+        let message = message.and_then(|message| message_with_optional_fields(&message));
+        params = Some(message.map_err(|error| resource.error("config", error.to_string()))?);
+    }
     Ok(AdapterSpec { templates: served, params, session_based: info.session_based })
 }

@@ -48,17 +48,18 @@ fn never_applies(rule: &Resource, condition: &str, default_namespace: &str) -> O
         );
         return Some(rule.warning("", reason));
     }
-    // The namespace of a request is that of its destination or, reported by the client's proxy, of its source.
-    let allows =
-        |attribute: &str, value: &str| requirements.equals(attribute).all(|required| required == value);
-    let reported = |kind: &str| allows("context.reporter.kind", kind);
-    let inbound = reported("inbound") && allows("destination.namespace", namespace);
-    let outbound = reported("outbound") && allows("source.namespace", namespace);
-    let reason = || {
-        format!(
+    // Determined by the namespace of the destination or, if the client's proxy reports, of the source.
+    let may_apply = [("inbound", "destination.namespace"), ("outbound", "source.namespace")].iter().any(
+        |(kind, attribute)| {
+            requirements.equals("context.reporter.kind").all(|required| required == *kind)
+                && requirements.equals(attribute).all(|required| required == namespace)
+        },
+    );
+    (!may_apply).then(|| {
+        let reason = format!(
             "the rule never applies: rules of namespace {namespace} apply only to requests of that namespace, which the \
              condition excludes; move the rule to {default_namespace}"
-        )
-    };
-    (!inbound && !outbound).then(|| rule.warning("match", reason()))
+        );
+        rule.warning("match", reason)
+    })
 }

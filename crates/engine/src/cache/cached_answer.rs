@@ -8,10 +8,10 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::signature::names_size;
 use crate::{References, answer::CheckAnswer};
 
-/// The validity of an answer that has expired and is used because a backend is down: the interval of attempts to evaluate it
-/// again.
+/// The validity of an expired answer that is used because a backend is down. Afterwards it is evaluated again.
 const STALE_VALIDITY: Duration = Duration::from_secs(1);
 
 /// An answer and its life.
@@ -25,7 +25,7 @@ pub(super) struct CachedAnswer {
     expires: Instant,
     /// The end of the time in which it may be used if a backend is down; `None` if it may not.
     stale_until: Option<Instant>,
-    /// Whether it had expired, and is used because a backend was down.
+    /// Whether it is used after its expiry because a backend was down.
     pub(super) is_stale: bool,
     /// Remaining uses; `None` for an unlimited number.
     uses: Option<Arc<AtomicI64>>,
@@ -59,7 +59,7 @@ pub(crate) struct Found {
     pub(crate) is_stale: bool,
 }
 
-/// The life of an answer, and the names of what its key in the cache is made of.
+/// The life of an answer, and the names of the parts of its key in the cache.
 #[derive(Clone, Debug)]
 pub struct AnswerKey {
     /// Remaining time of validity.
@@ -69,8 +69,7 @@ pub struct AnswerKey {
 }
 
 impl CachedAnswer {
-    /// Creates an answer, which is valid from the start of its evaluation; `None` if it has no validity beyond the request that is
-    /// being answered.
+    /// Creates an answer, which is valid from the start of its evaluation; `None` if it is valid only for the current request.
     pub(super) fn new(evaluated: Evaluated<'_>, names: Arc<[Box<str>]>, now: Instant) -> Option<Self> {
         let Evaluated { answer, references, stale_if_error, cost } = evaluated;
         let valid_for = Duration::try_from(answer.valid_duration).unwrap_or_default();
@@ -127,9 +126,9 @@ impl CachedAnswer {
         AnswerKey { valid_for: self.expires.saturating_duration_since(now), names: self.names.clone() }
     }
 
-    /// The approximate size in bytes, with the names of the key, of which others may have the same copy.
+    /// The approximate size in bytes, including the names of the key, which answers may share.
     pub(super) fn size(&self) -> usize {
-        let names: usize = self.names.iter().map(|name| size_of::<Box<str>>() + name.len()).sum();
-        size_of::<Self>() + size_of::<References>() + self.answer.size() + self.references.size() + names
+        let contents = self.answer.size() + self.references.size() + names_size(&self.names);
+        size_of::<Self>() + size_of::<References>() + contents
     }
 }

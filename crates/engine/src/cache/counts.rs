@@ -5,7 +5,7 @@ use std::{
 
 use super::Cost;
 
-/// How a request was answered that could be answered by the cache.
+/// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheOutcome {
@@ -13,9 +13,9 @@ pub enum CacheOutcome {
     Hit,
     /// By an evaluation of the rules.
     Miss,
-    /// From the cache, after an equal request for which it waited.
+    /// From the cache, after waiting for an equal request.
     Coalesced,
-    /// From the cache, by an answer that had expired, because a backend is down.
+    /// From the cache by an expired answer, because a backend is down.
     Stale,
 }
 
@@ -38,7 +38,7 @@ pub struct CacheCounts {
     pub evictions: AtomicU64,
     /// Calls of adapters that were not made.
     pub saved_calls: AtomicU64,
-    /// Microseconds that the evaluation of the answers had taken.
+    /// Evaluation time saved by hits, in microseconds.
     saved_micros: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl CacheCounts {
         self.requests[outcome as usize].fetch_add(1, Relaxed);
     }
 
-    /// The time that the evaluation of the answers had taken.
+    /// Evaluation time saved by hits.
     pub fn saved_time(&self) -> Duration {
         Duration::from_micros(self.saved_micros.load(Relaxed))
     }

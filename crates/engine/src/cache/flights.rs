@@ -16,27 +16,27 @@ pub(super) struct Flights(Mutex<HashMap<Digest, Flight>>);
 
 #[derive(Debug)]
 struct Flight {
-    /// Whether the evaluation was completed. It is closed without that if its call was cancelled.
+    /// Whether the evaluation was completed. Closed if its call is cancelled.
     completed: watch::Receiver<bool>,
     /// Number of requests that have joined it.
     joined: usize,
 }
 
-/// Maximum number of requests that wait for one evaluation. Further ones do not wait.
+/// Maximum number of requests that wait for one evaluation. Further requests do not wait.
 const MAX_JOINED: usize = 1024;
 
-/// The part of a request in the evaluation of its key.
+/// The role of a request in the evaluation of its key.
 #[derive(Debug)]
 pub(crate) enum Joined {
     /// It evaluates, and others wait for it.
     Leads(Leader),
     /// It can wait for another one.
     Follows(Follower),
-    /// It evaluates on its own.
+    /// It evaluates without others.
     Alone,
 }
 
-/// The evaluation that others wait for. If it is dropped before it is completed, one of them takes over.
+/// An evaluation that other requests wait for. If it is dropped before it is completed, a waiting request takes over.
 #[derive(Debug)]
 pub(crate) struct Leader {
     flights: Arc<Flights>,
@@ -74,9 +74,9 @@ impl Leader {
         self.flights.0.lock().get(&self.key).is_some_and(|flight| flight.joined > 0)
     }
 
-    /// Wakes those that wait: there is an answer, or a failure.
+    /// Wakes the waiting requests: there is an answer, or a failure.
     pub(crate) fn complete(self) {
-        // Later ones look up the answer before they wait.
+        // Later requests look up the answer before they wait.
         self.flights.0.lock().remove(&self.key);
         self.completed.send_replace(true);
     }

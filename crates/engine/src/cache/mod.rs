@@ -59,14 +59,14 @@ pub(crate) struct CheckCache {
     counts: Arc<CacheCounts>,
 }
 
-/// The requests of one namespace, which share the cache with those of others.
+/// The state of a namespace. Namespaces share the entries of the cache.
 #[derive(Debug)]
 struct Namespace {
     tenant: usize,
     signatures: RwLock<Arc<Signatures>>,
 }
 
-/// Maximum number of namespaces with signatures and a share of their own. Further ones share those of the last.
+/// Maximum number of namespaces with their own signatures and share. Further namespaces share the last one's.
 const MAX_NAMESPACES: usize = 256;
 
 /// The time during which equal requests whose answers are not cached do not wait for one another.
@@ -83,13 +83,13 @@ enum Entry {
 /// A request without an answer in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Missed {
-    /// The key by which equal requests wait for one another; `None` if nothing is known of what answers depend on, and if the
-    /// answers are not cached.
+    /// The key by which equal requests wait for one another; `None` if it is not known what answers depend on, or if they are not
+    /// cached.
     flight: Option<Digest>,
     outdated: Vec<Outdated>,
 }
 
-/// An answer that has expired or has no uses left, or that had expired and is used because a backend is down.
+/// An answer that has expired or has no uses left, also if it is used because a backend is down.
 #[derive(Debug)]
 struct Outdated {
     key: Digest,
@@ -166,8 +166,8 @@ impl CheckCache {
         missed.flight.map_or(Joined::Alone, |key| self.flights.join(key))
     }
 
-    /// Caches an answer for its duration of validity, if it has one. Returns its life and its key. If it has none and other requests
-    /// have waited for it, equal ones no longer wait for a while.
+    /// Caches an answer for its duration of validity, and returns its life and key. If it has no validity although other requests have
+    /// waited for it, equal requests do not wait for a while.
     pub(crate) fn insert(
         &self,
         namespace: &str,
@@ -177,7 +177,7 @@ impl CheckCache {
     ) -> Option<AnswerKey> {
         let namespace = self.namespace(namespace);
         let references = evaluated.references;
-        // Also of an answer that is not cached: requests that differ in what it depends on must not wait for one another.
+        // Needed even if the answer is not cached: requests with different keys must not wait for one another.
         let signature = namespace.signature(bag, references)?;
         let key = signature.key(bag, &references.generated)?;
         let now = Instant::now();
@@ -236,8 +236,8 @@ impl CheckCache {
         let mut namespaces = self.namespaces.write();
         let name = if namespaces.len() < MAX_NAMESPACES - 1 { name } else { OTHERS };
         let tenant = namespaces.len();
-        let added = || Arc::new(Namespace { tenant, signatures: RwLock::default() });
-        namespaces.entry(name.into()).or_insert_with(added).clone()
+        let namespace = namespaces.entry(name.into());
+        namespace.or_insert_with(|| Arc::new(Namespace { tenant, signatures: RwLock::default() })).clone()
     }
 }
 

@@ -13,8 +13,8 @@ use crate::{
     attribute::{AttributeValue, Bag, Vocabulary},
 };
 
-/// A set of references: the attributes, and the keys of maps, that answers depend on. Together with the values of a request they
-/// are a cache key.
+/// A set of references: the attributes, and the keys of maps, that answers depend on. With the values of a request it is a cache
+/// key.
 #[derive(Debug)]
 pub(super) struct Signature {
     parts: Parts,
@@ -31,11 +31,11 @@ struct Parts(Vec<(u32, Option<Box<str>>)>);
 /// Maximum number of parts of a signature. Answers that depend on more are not cached.
 const MAX_PARTS: usize = 256;
 
-/// Maximum size of the keys of maps in a signature in bytes. Answers that depend on longer ones are not cached: a rule can look up
+/// Maximum size of the keys of maps in a signature in bytes. Answers that depend on longer keys are not cached: a rule can look up
 /// a key that is a value of the request.
 const MAX_NAMES: usize = 8 << 10;
 
-/// Maximum size of the values that a key is made of in bytes. Answers that depend on larger ones are not cached.
+/// Maximum size of the values of a key in bytes. Answers that depend on larger values are not cached.
 const MAX_VALUES: usize = 64 << 10;
 
 /// A part of every key, which callers do not know: they cannot search for two requests with equal keys.
@@ -43,14 +43,10 @@ static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| [(); 2].map(|()| RandomStat
 
 impl Signature {
     fn new(parts: Parts, vocabulary: &Vocabulary) -> Self {
-        let names = parts.0.iter().map(|(slot, key)| {
-            let name = vocabulary.at(*slot).map_or("", |declared| declared.name);
-            match key {
-                Some(key) => format!("{name}[{key}]").into(),
-                None => name.into(),
-            }
-        });
-        let mut names: Vec<Box<str>> = names.collect();
+        let named = parts.0.iter().map(|(slot, key)| (vocabulary.at(*slot).map_or("", |at| at.name), key));
+        let mut names: Vec<Box<str>> = named
+            .map(|(name, key)| key.as_ref().map_or(name.into(), |key| format!("{name}[{key}]").into()))
+            .collect();
         names.sort_unstable();
         Self { names: names.into(), parts, hits: AtomicU64::new(0) }
     }
@@ -61,19 +57,23 @@ impl Signature {
 
     /// The approximate size in bytes.
     fn size(&self) -> usize {
-        let names: usize = self.names.iter().map(|name| size_of::<Box<str>>() + name.len()).sum();
-        size_of::<Self>() + self.parts.size() + names
+        size_of::<Self>() + self.parts.size() + names_size(&self.names)
     }
 
     pub(super) fn count_hit(&self) {
         self.hits.fetch_add(1, Relaxed);
     }
 
-    /// Computes the key of a request: this signature with the values of the request, of which those at the slots in `generated`
-    /// are not part. `None` if they are too large.
+    /// Computes the key of a request: this signature with the request's values, without the slots in `generated`. `None` if the values
+    /// are too large.
     pub(super) fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Digest> {
         self.parts.key(bag, generated)
     }
+}
+
+/// The approximate size of names in bytes.
+pub(super) fn names_size(names: &[Box<str>]) -> usize {
+    size_of_val(names) + names.iter().map(|name| name.len()).sum::<usize>()
 }
 
 /// The signatures of the answers to requests of one namespace.
@@ -101,8 +101,8 @@ impl Signatures {
         self.list.iter().find(|known| known.parts == parts).cloned()
     }
 
-    /// Adds the signature of references, in place of those with the fewest hits if there are too many. Returns these signatures and
-    /// the new one; `None` if it has too many or too long parts.
+    /// Adds the signature of references; if there are too many, it replaces the signatures with the fewest hits. Returns all signatures
+    /// and the new one; `None` if it has too many or too long parts.
     pub(super) fn with(
         &self,
         references: &References,
@@ -159,10 +159,8 @@ impl Parts {
 
     /// The size of its references in bytes.
     fn size(&self) -> usize {
-        let size = |key: &Option<Box<str>>| {
-            size_of::<(u32, Option<Box<str>>)>() + key.as_deref().map_or(0, str::len)
-        };
-        self.0.iter().map(|(_, key)| size(key)).sum()
+        let keys: usize = self.0.iter().filter_map(|(_, key)| key.as_deref()).map(str::len).sum();
+        size_of_val(&*self.0) + keys
     }
 
     fn normalize(&mut self) {
@@ -183,17 +181,11 @@ impl Parts {
                 (Some(AttributeValue::StringMap(map)), Some(key)) => {
                     let value = map.get(key).map(|value| value.as_bytes());
                     size = size.saturating_add(value.map_or(0, <[u8]>::len));
-                    if size > MAX_VALUES {
-                        return None;
-                    }
-                    write_option(value, &mut content);
+                    (size <= MAX_VALUES).then(|| write_option(value, &mut content))?;
                 }
                 (Some(value), _) => {
                     size = size.saturating_add(value.size());
-                    if size > MAX_VALUES {
-                        return None;
-                    }
-                    write_value(value, &mut content);
+                    (size <= MAX_VALUES).then(|| write_value(value, &mut content))?;
                 }
                 (None, _) => {}
             }

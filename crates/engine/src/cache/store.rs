@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use mixer_adapter_core::framework::digest::Digest;
 
-/// Values by key, in shards with locks of their own.
+/// Values by key, in shards with separate locks.
 ///
-/// A full shard evicts from the tenant with most bytes in it: no tenant can evict the entries of those that have less. Within a
-/// tenant the oldest entry goes first, unless it was used since it was last considered.
+/// A full shard evicts from the tenant with most bytes in it, so that no tenant evicts entries of a smaller one. Within a tenant the
+/// oldest entry is evicted first, unless it was used since it was last considered.
 pub(super) struct Store<V> {
     shards: Box<[Mutex<Shard<V>>]>,
     /// Maximum size of a shard in bytes.
@@ -52,11 +52,10 @@ const MAX_PART: usize = 4;
 
 impl<V: Clone> Store<V> {
     pub(super) fn new(max_bytes: usize, max_entries: usize) -> Self {
-        // Small ones have fewer shards, so that the limits of a shard are not too small.
+        // A small store has fewer shards, so that the limits of a shard are not too small.
         let shards = (max_bytes >> 20).min(max_entries >> 6).clamp(1, 16);
-        let shard = || Shard { entries: HashMap::new(), tenants: Vec::new(), bytes: 0 };
         Self {
-            shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
+            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
             max_bytes: max_bytes / shards,
             max_entries: max_entries / shards,
         }
@@ -75,7 +74,7 @@ impl<V: Clone> Store<V> {
         })
     }
 
-    /// Adds a value of a size in bytes, or replaces that of the key. Returns the number of evicted entries.
+    /// Sets the value of a key, of a size in bytes. Returns the number of evicted entries.
     pub(super) fn insert(&self, key: Digest, tenant: usize, bytes: usize, value: V) -> u64 {
         let bytes = bytes + ENTRY_OVERHEAD;
         if bytes > self.max_bytes / MAX_PART {
@@ -118,9 +117,14 @@ impl<V: Clone> Store<V> {
     /// Removes all entries.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
-            let mut shard = shard.lock();
-            *shard = Shard { entries: HashMap::new(), tenants: Vec::new(), bytes: 0 };
+            *shard.lock() = Shard::default();
         }
+    }
+}
+
+impl<V> Default for Shard<V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), tenants: Vec::new(), bytes: 0 }
     }
 }
 

@@ -125,18 +125,12 @@ impl<'d> Line<'d> {
         attributes: Option<&'d LoggedAttributes>,
         masks: &Masks,
     ) -> Self {
-        let (kind, verdict) = match decision {
-            LoggedDecision::Check { verdict, .. } => ("check", verdict),
-            LoggedDecision::Quota { verdict, .. } => ("quota", verdict),
-            LoggedDecision::Report { .. } => ("report", "failed"),
-            LoggedDecision::LogEntry => ("log_entry", "logged"),
-        };
         let mut line = Self {
             time: prost_types::Timestamp::from(SystemTime::now()).to_string(),
             decision_id,
             api,
-            kind,
-            verdict,
+            kind: "log_entry",
+            verdict: "logged",
             code: status.map(|(code, _)| status_name(code).into_owned()),
             message: status.map(|(_, message)| masks.text(message)).filter(|message| !message.is_empty()),
             rules: Vec::new(),
@@ -150,11 +144,17 @@ impl<'d> Line<'d> {
             omitted: attributes.map_or(0, |attributes| attributes.omitted),
         };
         match decision {
-            LoggedDecision::Check { rules, .. } => line.rules = rules.iter().map(|rule| &**rule).collect(),
-            LoggedDecision::Quota { quota, amount, granted, .. } => {
+            LoggedDecision::Check { verdict, rules } => {
+                (line.kind, line.verdict) = ("check", verdict);
+                line.rules = rules.iter().map(|rule| &**rule).collect();
+            }
+            LoggedDecision::Quota { verdict, quota, amount, granted } => {
+                (line.kind, line.verdict) = ("quota", verdict);
                 (line.quota, line.amount, line.granted) = (Some(log_text(quota)), amount, granted);
             }
-            LoggedDecision::Report { requests } => line.requests = Some(requests),
+            LoggedDecision::Report { requests } => {
+                (line.kind, line.verdict, line.requests) = ("report", "failed", Some(requests));
+            }
             LoggedDecision::LogEntry => {}
         }
         line

@@ -51,14 +51,14 @@ pub(super) struct Masks(Vec<Mask>);
 impl Masks {
     /// Parses `ATTRIBUTE`, `ATTRIBUTE[KEY]` and `?PARAMETER`.
     pub(super) fn new<'m>(masks: impl IntoIterator<Item = &'m str>) -> Self {
-        let parse = |text: &str| match text.strip_prefix('?') {
+        let masks = masks.into_iter().map(|text| match text.strip_prefix('?') {
             Some(parameter) => Mask::Parameter(parameter.to_owned()),
             None => match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
                 Some((attribute, key)) => Mask::Key(attribute.to_owned(), key.to_owned()),
                 None => Mask::Attribute(text.to_owned()),
             },
-        };
-        Self(masks.into_iter().map(parse).collect())
+        });
+        Self(masks.collect())
     }
 
     fn covers_attribute(&self, attribute: &str) -> bool {
@@ -91,14 +91,14 @@ impl Masks {
             AttributeValue::Bool(value) => (*value).into(),
             AttributeValue::StringMap(map) => {
                 let entries = map.iter().map(|(key, value)| {
-                    let value = match name == QUERY_PARAMS {
-                        _ if self.covers_key(name, key) => MASK.to_owned(),
+                    let value = if self.covers_key(name, key) {
+                        MASK.to_owned()
+                    } else if name == QUERY_PARAMS {
                         // As in a query, where a value may hold further parameters.
-                        true => {
-                            let parameter = self.text(format_args!("?{key}={value}"));
-                            parameter.split_once('=').map_or(MASK, |(_, value)| value).to_owned()
-                        }
-                        false => self.text(value),
+                        let parameter = self.text(format_args!("?{key}={value}"));
+                        parameter.split_once('=').map_or(MASK, |(_, value)| value).to_owned()
+                    } else {
+                        self.text(value)
                     };
                     (log_text(key), value.into())
                 });
@@ -112,7 +112,6 @@ impl Masks {
     pub(super) fn text(&self, text: impl std::fmt::Display) -> String {
         let text = log_text(text);
         let Some(start) = text.find('?') else { return text };
-        let is_end = |end: char| matches!(end, '&' | ';' | '#' | '?' | '"' | '\'') || end.is_whitespace();
         let (before, query) = text.split_at(start + 1);
         let mut masked = before.to_owned();
         for part in query.split_inclusive(is_end) {
@@ -126,6 +125,10 @@ impl Masks {
         }
         masked
     }
+}
+
+fn is_end(end: char) -> bool {
+    matches!(end, '&' | ';' | '#' | '?' | '"' | '\'') || end.is_whitespace()
 }
 
 #[cfg(test)]

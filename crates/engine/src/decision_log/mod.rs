@@ -15,7 +15,7 @@ use std::{
 
 use mixer_adapter_core::framework::{
     line_queue::{LineCounts, LineQueue},
-    log_limit::LogLimit,
+    log_limit::warn_limited,
     log_text::log_text,
 };
 
@@ -70,8 +70,8 @@ pub struct LoggedCall<'l> {
 }
 
 impl DecisionLog {
-    /// Creates a log without an output, in which the values of `masks` are replaced: names of attributes, `ATTRIBUTE[KEY]` for a key of a
-    /// map, or `?PARAMETER` for a parameter of queries in any text.
+    /// Creates a log without an output. It replaces the values of `masks`: names of attributes, `ATTRIBUTE[KEY]` for a key of a map, or
+    /// `?PARAMETER` for a parameter of queries in any text.
     pub fn new<'m>(masks: impl IntoIterator<Item = &'m str>) -> Self {
         Self {
             ids: DecisionIds::new(),
@@ -87,10 +87,7 @@ impl DecisionLog {
     /// The system has no thread.
     pub fn with_output(self, output: impl io::Write + Send + 'static, sample: f64) -> io::Result<Self> {
         let lines = LineQueue::start("decision-log", output, MAX_QUEUED, |error| {
-            static LIMIT: LogLimit = LogLimit::new();
-            if let Some(suppressed) = LIMIT.admit() {
-                tracing::warn!(%error, suppressed, "decision log could not be written");
-            }
+            warn_limited!(%error, "decision log could not be written");
         })?;
         let output = Output { sample, calls: AtomicU64::new(0), lines };
         Ok(Self { output: Some(output), ..self })

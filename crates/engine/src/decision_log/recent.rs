@@ -23,8 +23,8 @@ const CALLS_PER_SECOND: u32 = 100;
 /// How long decisions are recorded after they were last read.
 const WATCHED: Duration = Duration::from_secs(30);
 
-/// The last decisions. They are recorded from the first reading on, until there was none for 30 seconds, and then dropped. Of more than 100 calls
-/// in a second the others are counted.
+/// The last decisions. They are recorded from the first read until 30 seconds after the last read, and then dropped. At most 100 calls
+/// in a second are recorded; others are counted.
 #[derive(Debug)]
 pub struct RecentDecisions {
     created: Instant,
@@ -64,9 +64,9 @@ impl RecentDecisions {
         Self { created: Instant::now(), watched_until: AtomicU64::new(0), ring: Mutex::default() }
     }
 
-    /// Returns the decisions after a number of them as JSON, and records further ones for 30 seconds: `last` is the number with which to
-    /// continue, `missed` the number of decisions that there was no room for since, `skipped` the number of calls ever that were not
-    /// recorded, and `decisions` the lines of the log, the oldest first.
+    /// Returns the decisions after number `after` as JSON, and records further ones for 30 seconds: `last` is the number with which to
+    /// continue, `missed` the number of decisions dropped since `after`, `skipped` the number of calls ever that were not recorded, and
+    /// `decisions` the lines of the log, the oldest first.
     pub fn read(&self, after: u64) -> String {
         self.read_at(after, self.created.elapsed())
     }
@@ -84,15 +84,10 @@ impl RecentDecisions {
         let lines: Vec<_> = decisions.iter().skip(known).map(|decision| decision.line.clone()).collect();
         // Calls do not wait for the text.
         drop(ring);
-        let mut json = format!(r#"{{"last":{added},"missed":{missed},"skipped":{skipped},"decisions":["#);
-        for (index, line) in lines.iter().enumerate() {
-            if index > 0 {
-                json.push(',');
-            }
-            json += &String::from_utf8_lossy(line);
-        }
-        json += "]}\n";
-        json
+        let lines: Vec<_> = lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
+        let decisions = lines.join(",");
+        let counts = format!(r#""last":{added},"missed":{missed},"skipped":{skipped}"#);
+        format!("{{{counts},\"decisions\":[{decisions}]}}\n")
     }
 
     /// Returns whether a client reads them, or did recently.
@@ -100,7 +95,7 @@ impl RecentDecisions {
         self.watched_until.load(Relaxed) != 0
     }
 
-    /// Returns whether a call is recorded. One that continues a recorded decision is.
+    /// Returns whether a call is recorded. A call that continues a recorded decision always is.
     pub(super) fn admit(&self, id: Option<&str>) -> bool {
         // Mostly, no client reads them.
         self.is_watched() && self.admit_at(id, self.created.elapsed())
@@ -123,15 +118,15 @@ impl RecentDecisions {
         if ring.second != now.as_secs() {
             (ring.second, ring.calls) = (now.as_secs(), 0);
         }
-        let has_room = ring.calls < CALLS_PER_SECOND;
-        match has_room {
-            true => ring.calls += 1,
-            false => ring.skipped += 1,
+        if ring.calls == CALLS_PER_SECOND {
+            ring.skipped += 1;
+            return false;
         }
-        has_room
+        ring.calls += 1;
+        true
     }
 
-    /// Adds a line, which replaces the oldest ones.
+    /// Adds a line, which replaces the oldest lines.
     pub(super) fn add(&self, id: &str, line: &[u8]) {
         let mut ring = self.ring.lock();
         ring.add(id, line);

@@ -34,7 +34,7 @@ pub struct QuotaAnswer {
 pub struct Allocation {
     /// The merged grant.
     pub answer: QuotaAnswer,
-    /// The grants of the handlers, of which the first one decides.
+    /// The grants of the handlers. The first one decides.
     pub grants: Vec<QuotaGrant>,
     /// Whether a quota is configured and its rule matches, or the policy denies the request.
     pub matched: bool,
@@ -43,8 +43,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Returns the grant that decided on the request. If there is none, because no quota is configured or no rule matches, or
-    /// because a failure is ignored, the amount is granted in full, unless it is denied.
+    /// Returns the grant that decided on the request. Without one (no quota is configured, no rule matches, or a failure is ignored),
+    /// the amount is granted in full unless it is denied.
     pub fn decided_by(&self) -> Option<&QuotaGrant> {
         self.grants.first().filter(|_| !self.is_denied)
     }
@@ -66,8 +66,8 @@ pub struct QuotaGrant {
 }
 
 impl QuotaGrant {
-    /// Returns whether a request of `amount` exceeds the limit: less is granted, or nothing remains for a request of 0. What is given
-    /// back exceeds none.
+    /// Returns whether a request of `amount` exceeds the limit: less is granted, or nothing remains for a request of 0. A negative
+    /// amount never does.
     pub fn is_over_limit(&self, amount: i64) -> bool {
         match amount {
             0 => self.limit.as_ref().is_some_and(|limit| limit.remaining <= 0),
@@ -75,8 +75,7 @@ impl QuotaGrant {
         }
     }
 
-    /// Orders the grants of one request: by the mode of those that are over their limits, then by the amount, and grants of nothing
-    /// by what remains.
+    /// Orders the grants of one request: by the mode of grants over their limits, then by the amount, then by the remaining amount.
     pub(super) fn precedence(&self, amount: i64) -> impl Ord + use<> {
         let mode = self.is_over_limit(amount).then_some(self.settings.mode);
         let remaining = self.limit.as_ref().map_or(i64::MAX, |limit| limit.remaining);
@@ -91,6 +90,6 @@ pub struct AllocationMode {
     pub report_limit: bool,
     /// Count the amount even past the limit.
     pub past_limit: bool,
-    /// A limit in place of the configured one, as far as the settings of the quota permit it.
+    /// Replaces the configured limit, up to the maximum in the settings of the quota.
     pub limit: Option<LimitOverride>,
 }

@@ -2,26 +2,16 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
-use super::{DispatchError, Request};
+use super::{CacheUse, DispatchError, Request, max_wait};
 use crate::{
     answer::CheckAnswer,
-    cache::{AnswerKey, CacheOutcome, CheckCache, Cost, Evaluated, Found, Joined, Leader},
+    cache::{CacheOutcome, CheckCache, Cost, Evaluated, Found, Joined, Leader},
 };
 
 /// The longest wait for the answer to an equal request.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-
-/// How the cache was used for an answer.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct CacheUse {
-    /// Where the answer comes from.
-    pub outcome: CacheOutcome,
-    /// The life and the key of the answer; `None` if it is not cached.
-    pub key: Option<AnswerKey>,
-}
 
 impl<'s> Request<'s> {
     /// Generates attributes and checks, or returns the cached answer.
@@ -58,12 +48,9 @@ impl<'s> Request<'s> {
                 Joined::Follows(follower) => {
                     waited = true;
                     // If the answer of the other request does not hold for this one, another wait would not help either. Half
-                    // of the time is left for calls of its own: a check must not fail because another one is slow.
-                    let now = Instant::now();
-                    let patience = self.context.caller.deadline.map_or(MAX_WAIT, |deadline| {
-                        MAX_WAIT.min(deadline.saturating_duration_since(now) / 2)
-                    });
-                    may_wait = timeout_at(now + patience, follower.wait()).await == Ok(false);
+                    // of the time is left for its calls: a check must not fail because another one is slow.
+                    let patience = max_wait(self.context.caller, MAX_WAIT);
+                    may_wait = timeout(patience, follower.wait()).await == Ok(false);
                 }
             }
         };

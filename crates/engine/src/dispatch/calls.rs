@@ -1,4 +1,4 @@
-//! Calls of handlers: those of a phase are concurrent, and their results are in the order of completion.
+//! Calls of handlers. The calls of a phase are concurrent; their results are in the order of completion.
 
 use std::time::Duration;
 
@@ -7,7 +7,10 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
-use super::evaluator::{Evaluator, PlannedCall};
+use super::{
+    AllocationMode,
+    evaluator::{Evaluator, PlannedCall},
+};
 use crate::{
     handler::QuotaParams,
     policy::{FailureEffect, OnFailure},
@@ -22,8 +25,8 @@ pub(super) struct CompletedCall<'s> {
     took: Duration,
 }
 
-/// Calls handlers concurrently, and passes on each call as it completes: completed calls are known even if this is dropped.
-/// `completed` can return when to cancel the other calls; returns how many were.
+/// Calls handlers concurrently, and passes each call to `completed`, even if this is dropped later. `completed` can return when to
+/// cancel the other calls. Returns the number of cancelled calls.
 pub(super) async fn for_each_call<'s>(
     planned: Vec<PlannedCall<'s>>,
     quota: Option<QuotaParams<'_>>,
@@ -60,8 +63,8 @@ async fn call<'s>(
     let instance = &planned.entry.instance;
     let name = &*instance.name;
     let quota = quota.map(|quota| {
-        let limit = quota.limit.and_then(|limit| instance.quota.bounded(limit));
-        QuotaParams { instance: name, limit, ..quota }
+        let limit = quota.mode.limit.and_then(|limit| instance.quota.bounded(limit));
+        QuotaParams { instance: name, mode: AllocationMode { limit, ..quota.mode }, ..quota }
     });
     let instances = std::slice::from_ref(&planned.instance);
     let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;

@@ -10,6 +10,7 @@ use super::{
     DispatchError, FailureTexts, Request,
     calls::{CompletedCall, for_each_call},
     evaluator::Evaluator,
+    max_wait,
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
 };
 use crate::{
@@ -154,11 +155,7 @@ impl<'r, 's> Check<'r, 's> {
         planned.group.counts.add_denial();
         self.denying.push(planned.group.rule.clone());
         let context = self.evaluator.context;
-        context.is_strict.then(|| {
-            let now = Instant::now();
-            let left = context.caller.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
-            now + left.map_or(DENIAL_GRACE, |left| left.min(DENIAL_GRACE))
-        })
+        context.is_strict.then(|| Instant::now() + max_wait(context.caller, DENIAL_GRACE))
     }
 
     /// Applies the failure policy to the failures so far. Behind Envoy an adapter's denial takes precedence: Envoy may allow requests
@@ -173,7 +170,7 @@ impl<'r, 's> Check<'r, 's> {
         }
         let fatal = fatal(&failures);
         if !fatal.is_empty() {
-            return Err(DispatchError::from(FailureTexts::from_iter(fatal)).with_details(details));
+            return Err(DispatchError::from(fatal).with_details(details));
         }
         self.merged.add_details(details);
         for failure in failures.into_iter().chain(self.evaluator.config_denial()) {

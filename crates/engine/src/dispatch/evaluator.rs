@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mixer_adapter_core::value::ValueType;
 
 use super::{
+    context::{Context, Record},
     evaluation::Evaluation,
-    request::{Context, Record},
 };
 use crate::{
     attribute::{Attributes, Bag, Reads, Vocabulary},
@@ -126,7 +126,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         Ok(plan)
     }
 
-    /// Returns whether a condition matches, and counts the outcome. One that cannot be evaluated does not match
+    /// Returns whether a condition matches, and counts the outcome. A condition that cannot be evaluated does not match
     /// (docs/behaviour/dispatch.md#conditions).
     pub(super) fn matches(
         &mut self,
@@ -229,7 +229,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         value
     }
 
-    /// Merges reads of an extending vocabulary into those of the request.
+    /// Merges reads of an extending vocabulary into the request's reads.
     fn merge_reads(&mut self, reads: &Reads, extended: &Vocabulary) {
         let bag = self.bag;
         for reference in reads.all(extended) {
@@ -253,7 +253,7 @@ impl<'r, 's> Evaluator<'r, 's> {
     }
 }
 
-/// Returns whether an attribute is a map of which no key was read.
+/// Returns whether an attribute is a map that was read without its keys.
 fn is_whole_map(name: &str, reads: &Reads, vocabulary: &Vocabulary) -> bool {
     vocabulary.find(name).is_some_and(|declared| declared.value_type == ValueType::StringMap)
         && !reads.all(vocabulary).any(|other| other.name == name && other.key.is_some())

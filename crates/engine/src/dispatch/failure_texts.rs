@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// The texts of failures. A report can have as many as requests, of any length, but a status is sent in a header: the texts are
-/// bounded together, and the others counted.
+/// The texts of failures. A report can have many, of any length, but a status is sent in a header: the total length is bounded, and
+/// further texts are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureTexts {
     texts: Vec<String>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    DispatchError, FailureTexts,
+    DispatchError,
     calls::{CompletedCall, failure_text, for_each_call},
     evaluator::Evaluator,
 };
@@ -69,7 +69,7 @@ impl<'s> Evaluator<'_, 's> {
         if failures.is_empty() {
             return Ok(generated);
         }
-        Err(DispatchError::from(FailureTexts::from_iter(failures)).with_details(details))
+        Err(DispatchError::from(failures).with_details(details))
     }
 
     /// Evaluates the bindings of a generator with its output.

@@ -82,8 +82,8 @@ impl Evaluator<'_, '_> {
                 Err(error) => {
                     self.record.trace(|| rule.step(name, format!("left out: {error}")));
                     let policy = self.context.policy.match_error;
-                    let text = || format!("header {name} of {}: {error}", rule.rule);
-                    failure = failure.or_else(|| policy.of_header(text));
+                    failure = failure
+                        .or_else(|| policy.of_header(|| format!("header {name} of {}: {error}", rule.rule)));
                 }
             }
         }

@@ -110,7 +110,7 @@ impl MergedResult {
         !self.denied && self.valid_duration == prost_types::Duration::default() && self.valid_use_count == 0
     }
 
-    /// Limits the duration of validity to that of a rule's annotation.
+    /// Limits the duration of validity by a rule's annotation.
     pub(super) fn limit_duration(&mut self, max: Duration) {
         if nanos(&self.valid_duration) > i128::try_from(max.as_nanos()).unwrap_or(i128::MAX) {
             self.valid_duration = prost_types::Duration::try_from(max).unwrap_or_default();
@@ -119,13 +119,11 @@ impl MergedResult {
 
     /// Describes the status for a trace.
     pub(super) fn describe(&self) -> String {
-        let outcome = match self.denied {
-            false => "allowed".to_owned(),
-            true => format!(
-                "denied, {}: {}",
-                status_name(tonic::Code::from_i32(self.code) as i32),
-                self.messages.join(", ")
-            ),
+        let outcome = if self.denied {
+            let code = status_name(tonic::Code::from_i32(self.code) as i32);
+            format!("denied, {code}: {}", self.messages.join(", "))
+        } else {
+            "allowed".to_owned()
         };
         let duration = mixer_adapter_core::value::format_duration(nanos(&self.valid_duration));
         format!("{outcome}; valid for {duration} and {} uses", self.valid_use_count)
@@ -152,15 +150,13 @@ fn direct_response(status: &Status) -> Option<RouteDirective> {
     };
     let mut operations = Vec::new();
     for (name, value) in response.headers {
-        let operation = |value: &str, operation: Operation| HeaderOperation {
-            name: name.clone(),
-            value: value.to_owned(),
-            operation: operation as i32,
+        let (values, operation) = if name.eq_ignore_ascii_case("set-cookie") {
+            (value.split(',').map(str::to_owned).collect(), Operation::Append as i32)
+        } else {
+            (vec![value], Operation::Replace as i32)
         };
-        match name.eq_ignore_ascii_case("set-cookie") {
-            true => operations.extend(value.split(',').map(|cookie| operation(cookie, Operation::Append))),
-            false => operations.push(operation(&value, Operation::Replace)),
-        }
+        let named = values.into_iter().map(|value| HeaderOperation { name: name.clone(), value, operation });
+        operations.extend(named);
     }
     Some(RouteDirective {
         request_header_operations: Vec::new(),

@@ -4,6 +4,7 @@ mod allocation;
 mod cached;
 mod calls;
 mod check;
+mod context;
 mod details;
 mod evaluation;
 mod evaluator;
@@ -21,16 +22,24 @@ pub use super::{
     policy::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
 pub use allocation::{Allocation, AllocationMode, QuotaAnswer, QuotaGrant, QuotaRequest};
-pub use cached::CacheUse;
+pub use context::RequestCounts;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
 pub use report::{LostInstances, PreparedReport, Report, ReportBatch};
-pub use request::{Request, RequestCounts};
+pub use request::{CacheUse, Request};
 pub use taken::{ReturnedAmount, TakenAmount};
 
+use std::time::Duration;
+
 use mixer_adapter_core::proto::Any;
+use tokio::time::Instant;
 
 use super::limits::LimitError;
+
+/// Returns half of the time until the deadline of a call, at most `max`: the other half is for the work after a wait.
+pub fn max_wait(caller: &Caller, max: Duration) -> Duration {
+    caller.deadline.map_or(max, |deadline| max.min(deadline.saturating_duration_since(Instant::now()) / 2))
+}
 
 /// A request that cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,8 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Allocation, AllocationMode, DispatchError, FailureTexts, QuotaAnswer, QuotaGrant, QuotaRequest, Request,
-    TakenAmount,
+    Allocation, AllocationMode, DispatchError, QuotaAnswer, QuotaGrant, QuotaRequest, Request, TakenAmount,
     calls::{CompletedCall, for_each_call},
     evaluator::Evaluator,
     merge::{DEFAULT_DURATION, FAILED_DURATION},
@@ -19,7 +18,7 @@ use crate::{
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
-    framework::{log_limit::LogLimit, suggest::suggest},
+    framework::{log_limit::warn_limited, suggest::suggest},
     proto::istio::mixer::adapter::model::v1beta1::quota_result,
 };
 use tonic::Status;
@@ -29,16 +28,16 @@ use tonic::Status;
 struct Quotas<'s> {
     /// Their short names.
     names: BTreeSet<&'s str>,
-    /// Whether the requested quota is one of them.
+    /// Whether the requested quota is among them.
     is_found: bool,
     /// Whether a rule of the requested quota does not match.
     is_unmatched: bool,
 }
 
 impl Request<'_> {
-    /// Requests a quota. One that is not configured, or whose rule does not match, is granted in full for a minute.
-    /// The first of several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is
-    /// granted, unless the failure policy is open.
+    /// Requests a quota. If it is not configured or its rule does not match, it is granted in full for a minute. The first of
+    /// several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is granted, unless the
+    /// failure policy is open.
     ///
     /// # Errors
     /// The instances exceed the limits of the call.
@@ -47,10 +46,7 @@ impl Request<'_> {
             Ok(allocation) => Ok(allocation.answer),
             Err(DispatchError::Limit(error)) => Err(error),
             Err(error) => {
-                static LIMIT: LogLimit = LogLimit::new();
-                if let Some(suppressed) = LIMIT.admit() {
-                    tracing::warn!(quota = request.name, %error, suppressed, "no quota granted");
-                }
+                warn_limited!(quota = request.name, %error, "no quota granted");
                 Ok(QuotaAnswer::default())
             }
         }
@@ -110,7 +106,7 @@ impl<'s> Evaluator<'_, 's> {
         // Whether Mixer grants the amount whatever the adapters answer.
         let is_free =
             !is_found || quotas.is_unmatched && !context.is_strict || plan.has_uncalled && !has_calls;
-        let params = params(request, mode);
+        let params = QuotaParams { request, mode, instance: "" };
         let mut answers = Vec::with_capacity(plan.calls.len());
         for_each_call(plan.calls, Some(params), context.caller, |mut call| {
             let instance = &call.planned.entry.instance;
@@ -140,7 +136,7 @@ impl<'s> Evaluator<'_, 's> {
         } else if let Some(first) = grants.iter().position(|grant| grant.answer != QuotaAnswer::default()) {
             grants.swap(0, first);
         }
-        let fatal: FailureTexts = fatal(&self.failures).into_iter().collect();
+        let fatal = fatal(&self.failures);
         if !fatal.is_empty() {
             self.trace_quota(request, 0, "");
             return Err(fatal.into());
@@ -199,12 +195,9 @@ impl<'s> Evaluator<'_, 's> {
         });
         let result = result.inspect_err(|status| {
             // A failed call is logged where it is made.
-            static LIMIT: LogLimit = LogLimit::new();
-            if call.answer.is_ok()
-                && let Some(suppressed) = LIMIT.admit()
-            {
+            if call.answer.is_ok() {
                 let (handler, error) = (call.handler(), status.message());
-                tracing::warn!(handler, %instance, error, suppressed, "invalid answer to a quota call");
+                warn_limited!(handler, %instance, error, "invalid answer to a quota call");
             }
         })?;
         call.planned.entry.counts.quota.add(amount, result.granted_amount, result.limit.as_ref());
@@ -219,25 +212,11 @@ impl<'s> Evaluator<'_, 's> {
     }
 }
 
-/// Returns what becomes of requests past a limit, for traces.
+/// Describes the treatment of requests past a limit, for traces.
 fn past_limit(mode: QuotaMode) -> &'static str {
     match mode {
         QuotaMode::Enforce => "",
         QuotaMode::Soft => "; behind Envoy, requests past the limit pass (soft)",
         QuotaMode::Shadow => "; behind Envoy, requests past the limit pass (shadow)",
-    }
-}
-
-/// Returns the parameters of the calls for a quota.
-fn params(request: QuotaRequest<'_>, mode: AllocationMode) -> QuotaParams<'_> {
-    QuotaParams {
-        name: request.name,
-        instance: "",
-        dedup_id: request.dedup_id,
-        amount: request.amount,
-        best_effort: request.best_effort,
-        report_limit: mode.report_limit,
-        past_limit: mode.past_limit,
-        limit: mode.limit,
     }
 }

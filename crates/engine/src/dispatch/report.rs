@@ -118,7 +118,7 @@ impl<'s> Report<'s> {
         self.failures.push(failure);
     }
 
-    /// Adds the instances of one request. One that cannot be built is dropped, and the batch fails in the end.
+    /// Adds the instances of one request. If an instance cannot be built, it is dropped, and the batch fails in the end.
     ///
     /// # Errors
     /// The instances exceed the limits of the call.
@@ -161,7 +161,7 @@ impl<'s> Report<'s> {
         batch.instances.push(planned.instance);
     }
 
-    /// Returns the instances for each handler and template, to be sent later, and what is missing.
+    /// Returns the instances for each handler and template, to be sent later, and the lost parts.
     pub fn prepare(self) -> PreparedReport {
         let batches = self.batches.into_iter().map(|batch| ReportBatch {
             handler: batch.destination.handler.clone(),
@@ -171,7 +171,7 @@ impl<'s> Report<'s> {
         PreparedReport { batches: batches.collect(), failures: self.failures, lost: self.lost }
     }
 
-    /// Delivers all instances; the error has those that could not be built or were rejected.
+    /// Delivers all instances. The error names instances that could not be built or were rejected.
     pub async fn flush(
         mut self,
         caller: &Caller,

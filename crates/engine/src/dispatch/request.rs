@@ -1,14 +1,19 @@
-//! A request: what is fixed for all phases, what they read, and what they record.
+//! A request: its fixed inputs, its attributes, and the records of its phases.
 
 use std::sync::Arc;
 
 use mixer_adapter_host::handler::Caller;
 
-use super::{CacheUse, DispatchError, evaluation::Evaluation, evaluator::Evaluator};
+use super::{
+    DispatchError,
+    context::{Context, Record, RequestCounts},
+    evaluation::Evaluation,
+    evaluator::Evaluator,
+};
 use crate::{
     attribute::{Bag, Vocabulary},
+    cache::{AnswerKey, CacheOutcome},
     limits::Budget,
-    policy::FailurePolicy,
     references::References,
     rules::Table,
     snapshot::Snapshot,
@@ -32,44 +37,14 @@ pub struct Request<'s> {
     pub(super) reused_references: Option<Arc<References>>,
 }
 
-/// The inputs of a request other than its attributes.
-#[derive(Debug)]
-pub(super) struct Context<'s> {
-    pub(super) snapshot: &'s Snapshot,
-    pub(super) caller: &'s Caller,
-    pub(super) policy: FailurePolicy,
-    pub(super) is_strict: bool,
-    /// Whether the details of answers name the rules that decided.
-    pub(super) names_rules: bool,
-}
-
-/// The results of phases other than their answers.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    trace: Option<Box<Trace>>,
-    pub(super) budget: Budget,
-    pub(super) counts: RequestCounts,
-}
-
-/// Events of a request; see [`Counts::request`](crate::Counts::request).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How the cache was used for an answer.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct RequestCounts {
-    /// Number of conditions that could not be evaluated.
-    pub condition_errors: u64,
-    /// Number of details of denials and errors omitted from the answer because of its size.
-    pub omitted_details: u64,
-    /// Number of quota requests for which no rule has a quota.
-    pub unknown_quotas: u64,
-}
-
-impl Record {
-    /// Adds a step to the trace, if the request is traced.
-    pub(super) fn trace(&mut self, step: impl FnOnce() -> Step) {
-        if let Some(trace) = &mut self.trace {
-            trace.add(step);
-        }
-    }
+pub struct CacheUse {
+    /// Where the answer comes from.
+    pub outcome: CacheOutcome,
+    /// The life and the key of the answer; `None` if it is not cached.
+    pub key: Option<AnswerKey>,
 }
 
 /// Maximum number of rules of other namespaces in a trace.
@@ -108,7 +83,7 @@ impl<'s> Request<'s> {
         self
     }
 
-    /// Makes failures that Mixer ignores fail the request; see [`FailurePolicy::strict`].
+    /// Makes failures that Mixer ignores fail the request; see [`FailurePolicy::strict`](super::FailurePolicy::strict).
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.context.policy = self.context.policy.strict();
@@ -116,14 +91,14 @@ impl<'s> Request<'s> {
         self
     }
 
-    /// Makes the details of answers name the rules that decided, as those of strict requests do.
+    /// Makes the details of answers name the rules that decided, as for strict requests.
     #[must_use]
     pub fn with_rules(mut self, names_rules: bool) -> Self {
         self.context.names_rules |= names_rules;
         self
     }
 
-    /// Sets the budget, which otherwise is that of the default limits.
+    /// Sets the budget; by default it has the default limits.
     #[must_use]
     pub fn with_budget(mut self, budget: Budget) -> Self {
         self.record.budget = budget;
@@ -150,7 +125,7 @@ impl<'s> Request<'s> {
         &self.bag
     }
 
-    /// The namespace whose rules apply in addition to those of the default one; empty if it has none.
+    /// The namespace whose rules apply in addition to the default namespace's; empty if it has no rules.
     pub fn tenant(&self) -> &str {
         let Snapshot { checks, reports, quotas, generators, .. } = self.context.snapshot;
         let mut tables = [checks, reports, quotas, generators].into_iter();
@@ -158,7 +133,7 @@ impl<'s> Request<'s> {
         if has_rules { &self.namespace } else { "" }
     }
 
-    /// The namespace whose rules apply in addition to those of the default one.
+    /// The namespace whose rules apply in addition to the default namespace's.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }

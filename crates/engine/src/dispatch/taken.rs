@@ -6,7 +6,6 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use mixer_adapter_core::{
-    adapter::LimitOverride,
     framework::dynamic::DynamicTemplate,
     proto::{
         QuotaResult,
@@ -16,7 +15,7 @@ use mixer_adapter_core::{
 use mixer_adapter_host::handler::Caller;
 use tonic::Status;
 
-use super::{check::undecodable, evaluator::PlannedCall};
+use super::{AllocationMode, QuotaRequest, check::undecodable, evaluator::PlannedCall};
 use crate::{
     handler::{QuotaParams, RuntimeHandler},
     resource_counts::InstanceCounts,
@@ -31,8 +30,7 @@ pub struct TakenAmount {
     encoded: Vec<u8>,
     /// The name of the quota in the request.
     quota: Box<str>,
-    report_limit: bool,
-    limit: Option<LimitOverride>,
+    mode: AllocationMode,
     amount: i64,
     counts: Arc<InstanceCounts>,
 }
@@ -40,7 +38,7 @@ pub struct TakenAmount {
 /// The amount that a handler has taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReturnedAmount {
-    /// The amount, at most what was granted.
+    /// The amount, at most the granted one.
     pub amount: i64,
     /// The state of the limit, if the adapter reports it.
     pub limit: Option<Limit>,
@@ -55,9 +53,12 @@ impl TakenAmount {
             template: planned.destination.template.clone(),
             instance: instance.name.clone(),
             encoded: std::mem::take(&mut planned.instance),
-            quota: params.name.into(),
-            report_limit: params.report_limit,
-            limit: params.limit.and_then(|limit| instance.quota.bounded(limit)),
+            quota: params.request.name.into(),
+            mode: AllocationMode {
+                report_limit: params.mode.report_limit,
+                past_limit: false,
+                limit: params.mode.limit.and_then(|limit| instance.quota.bounded(limit)),
+            },
             amount,
             counts: planned.entry.counts.clone(),
         }
@@ -83,21 +84,14 @@ impl TakenAmount {
         size_of::<Self>() + self.encoded.capacity() + self.quota.len()
     }
 
-    /// Gives the amount back in a call of its own, whose id for the adapter is `dedup_id`.
+    /// Gives the amount back in a separate call, whose id for the adapter is `dedup_id`.
     ///
     /// # Errors
     /// The handler failed, and may or may not have taken the amount back.
     pub async fn give_back(&self, dedup_id: &str, caller: &Caller) -> Result<ReturnedAmount, Status> {
-        let params = QuotaParams {
-            name: &self.quota,
-            instance: &self.instance,
-            dedup_id,
-            amount: -self.amount,
-            best_effort: false,
-            report_limit: self.report_limit,
-            past_limit: false,
-            limit: self.limit,
-        };
+        let (name, amount) = (&*self.quota, -self.amount);
+        let request = QuotaRequest { name, dedup_id, amount, best_effort: false };
+        let params = QuotaParams { request, mode: self.mode, instance: &self.instance };
         let instances = std::slice::from_ref(&self.encoded);
         let answer =
             self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await?;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::{
     code::{StrFormat, ZonedTimestamp, parse_address},
-    error::{EvalError, EvalErrorKind},
+    error::EvalError,
     formats::pattern,
     span::Span,
     syntax::{Ast, Literal, Node},
@@ -28,28 +28,27 @@ pub(super) fn invalid(ast: &Ast) -> Box<[EvalError]> {
 
 /// Checks the constant argument of a function that parses it.
 pub(super) fn check(function: &str, text: &str, span: Span) -> Result<(), EvalError> {
-    let conversion = |to: ValueType, message: String| Err(EvalError::conversion(to, span, message));
-    let format = |format: StrFormat| format.validate(Cow::Borrowed(text), span).map(drop);
-    match function {
+    let (to, message) = match function {
         "ip" if parse_address(text).is_none() => {
-            conversion(ValueType::IpAddress, format!("`{text}` is neither an IPv4 nor an IPv6 address"))
+            (ValueType::IpAddress, format!("`{text}` is neither an IPv4 nor an IPv6 address"))
         }
         "timestamp" if ZonedTimestamp::parse(text).is_none() => {
             let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
-            conversion(ValueType::Timestamp, message)
+            (ValueType::Timestamp, message)
         }
         "duration" if parse_duration(text).is_none() => {
-            conversion(ValueType::Duration, format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`"))
+            (ValueType::Duration, format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`"))
         }
-        "dnsName" => format(StrFormat::DnsName),
-        "email" => format(StrFormat::Email),
-        "uri" => format(StrFormat::Uri),
-        "matches" => match pattern::compile(text) {
-            Ok(_) => Ok(()),
-            Err(message) => {
-                Err(EvalError::new(EvalErrorKind::Pattern { message: message.to_string().into() }, span))
-            }
-        },
-        _ => Ok(()),
-    }
+        "dnsName" => return StrFormat::DnsName.validate(Cow::Borrowed(text), span).map(drop),
+        "email" => return StrFormat::Email.validate(Cow::Borrowed(text), span).map(drop),
+        "uri" => return StrFormat::Uri.validate(Cow::Borrowed(text), span).map(drop),
+        "matches" => {
+            return match pattern::compile(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(EvalError::pattern(&error, span)),
+            };
+        }
+        _ => return Ok(()),
+    };
+    Err(EvalError::conversion(to, span, message))
 }

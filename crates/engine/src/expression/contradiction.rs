@@ -1,6 +1,10 @@
 //! Conditions that never match: terms of a conjunction that exclude each other.
 
-use super::syntax::{Ast, Call, Chain, Literal, Node, parse};
+use super::{
+    code::{Relation, ordered},
+    compile::functions::Function,
+    syntax::{Ast, Call, Chain, Literal, Node, parse},
+};
 
 /// The requirements of a condition in Mixer's own language on each request that it matches.
 #[derive(Debug, Default)]
@@ -19,20 +23,9 @@ struct Comparison<'t> {
     operand: &'t str,
     /// The attribute, also if the operand has a fallback for its absence.
     attribute: Option<String>,
-    relation: Relation,
+    /// A comparison, `startsWith` or `endsWith`.
+    function: Function,
     constant: Literal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    StartsWith,
-    EndsWith,
 }
 
 impl<'t> Requirements<'t> {
@@ -46,15 +39,14 @@ impl<'t> Requirements<'t> {
     }
 
     fn add(&mut self, ast: &Ast, text: &'t str) {
-        let source = |ast: &Ast| text.get(ast.span.start as usize..ast.span.end as usize).unwrap_or_default();
         match &ast.node {
             Node::Chain(Chain::And, terms) => terms.iter().for_each(|term| self.add(term, text)),
-            Node::Literal(Literal::Bool(false)) => self.never = Some(source(ast)),
+            Node::Literal(Literal::Bool(false)) => self.never = Some(ast.span.of(text)),
             Node::Call(call) => {
-                if let Some((operand, relation, constant)) = comparison(call) {
+                if let Some((operand, function, constant)) = comparison(call) {
                     let (attribute, constant) = (attribute(operand), constant.clone());
-                    let (term, operand) = (source(ast), source(operand));
-                    self.comparisons.push(Comparison { term, operand, attribute, relation, constant });
+                    let (term, operand) = (ast.span.of(text), operand.span.of(text));
+                    self.comparisons.push(Comparison { term, operand, attribute, function, constant });
                 }
             }
             _ => {}
@@ -77,35 +69,32 @@ impl<'t> Requirements<'t> {
 
     /// Iterates over the texts that an attribute must be equal to.
     pub(crate) fn equals(&self, attribute: &str) -> impl Iterator<Item = &str> {
-        let of_attribute = move |comparison: &&Comparison<'_>| {
-            comparison.relation == Relation::Equal && comparison.attribute.as_deref() == Some(attribute)
-        };
-        self.comparisons.iter().filter(of_attribute).filter_map(|comparison| match &comparison.constant {
-            Literal::Str(text) => Some(text.as_str()),
+        self.comparisons.iter().filter_map(move |comparison| match &comparison.constant {
+            Literal::Str(text) => (comparison.function == EQUAL
+                && comparison.attribute.as_deref() == Some(attribute))
+            .then_some(text.as_str()),
             _ => None,
         })
     }
 }
 
-/// Returns the operand, the relation and the constant of a term.
-pub(super) fn comparison(call: &Call) -> Option<(&Ast, Relation, &Literal)> {
-    let relation = match call.name.as_str() {
-        "==" => Relation::Equal,
-        "!=" => Relation::NotEqual,
-        "<" => Relation::Less,
-        "<=" => Relation::LessOrEqual,
-        ">" => Relation::Greater,
-        ">=" => Relation::GreaterOrEqual,
-        "startsWith" => Relation::StartsWith,
-        "endsWith" => Relation::EndsWith,
-        _ => return None,
-    };
+pub(super) const EQUAL: Function = Function::Compare(Relation::Equal);
+pub(super) const NOT_EQUAL: Function = Function::Compare(Relation::NotEqual);
+
+/// Returns the operand, the function and the constant of a term.
+pub(super) fn comparison(call: &Call) -> Option<(&Ast, Function, &Literal)> {
+    let function = Function::find(&call.name)?;
+    if !matches!(function, Function::Compare(_) | Function::StartsWith | Function::EndsWith) {
+        return None;
+    }
     let mut operands = call.receiver.as_deref().into_iter().chain(&call.arguments);
     let (left, right) = (operands.next()?, operands.next()?);
-    match (&left.node, &right.node) {
-        (Node::Literal(_), Node::Literal(_)) => None,
-        (_, Node::Literal(constant)) => Some((left, relation, constant)),
-        (Node::Literal(constant), _) => Some((right, relation.reversed()?, constant)),
+    match (&left.node, &right.node, function) {
+        (Node::Literal(_), Node::Literal(_), _) => None,
+        (_, Node::Literal(constant), _) => Some((left, function, constant)),
+        (Node::Literal(constant), _, Function::Compare(relation)) => {
+            Some((right, Function::Compare(relation.reversed()), constant))
+        }
         _ => None,
     }
 }
@@ -118,57 +107,49 @@ pub(super) fn attribute(operand: &Ast) -> Option<String> {
     }
 }
 
-impl Relation {
-    /// The relation with its operands exchanged.
-    fn reversed(self) -> Option<Self> {
-        Some(match self {
-            Self::Equal | Self::NotEqual => self,
-            Self::Less => Self::Greater,
-            Self::LessOrEqual => Self::GreaterOrEqual,
-            Self::Greater => Self::Less,
-            Self::GreaterOrEqual => Self::LessOrEqual,
-            Self::StartsWith | Self::EndsWith => return None,
-        })
-    }
-}
-
 impl Comparison<'_> {
     fn excludes(&self, other: &Self) -> bool {
-        match (self.relation, other.relation) {
-            (Relation::Equal, _) => !other.accepts(&self.constant),
-            (_, Relation::Equal) => !self.accepts(&other.constant),
-            (Relation::Less | Relation::LessOrEqual, Relation::Greater | Relation::GreaterOrEqual) => {
-                is_empty(other, self)
-            }
-            (Relation::Greater | Relation::GreaterOrEqual, Relation::Less | Relation::LessOrEqual) => {
-                is_empty(self, other)
-            }
-            _ => false,
+        if self.function == EQUAL {
+            return !other.accepts(&self.constant);
         }
+        if other.function == EQUAL {
+            return !self.accepts(&other.constant);
+        }
+        let (Function::Compare(own), Function::Compare(others)) = (self.function, other.function) else {
+            return false;
+        };
+        is_lower_bound(own) && is_upper_bound(others) && is_empty(self, other)
+            || is_upper_bound(own) && is_lower_bound(others) && is_empty(other, self)
     }
 
     /// Returns whether the term is true if the operand has this value; true for values that are not compared here.
     fn accepts(&self, value: &Literal) -> bool {
-        let constant = &self.constant;
-        match (self.relation, value, constant) {
-            (Relation::Equal, value, constant) => value == constant,
-            (Relation::NotEqual, value, constant) => value != constant,
-            (Relation::StartsWith, Literal::Str(value), Literal::Str(prefix)) => value.starts_with(prefix),
-            (Relation::EndsWith, Literal::Str(value), Literal::Str(suffix)) => value.ends_with(suffix),
-            (Relation::Less, Literal::Int(value), Literal::Int(bound)) => value < bound,
-            (Relation::LessOrEqual, Literal::Int(value), Literal::Int(bound)) => value <= bound,
-            (Relation::Greater, Literal::Int(value), Literal::Int(bound)) => value > bound,
-            (Relation::GreaterOrEqual, Literal::Int(value), Literal::Int(bound)) => value >= bound,
+        match (self.function, value, &self.constant) {
+            (EQUAL, value, constant) => value == constant,
+            (NOT_EQUAL, value, constant) => value != constant,
+            (Function::StartsWith, Literal::Str(value), Literal::Str(prefix)) => value.starts_with(prefix),
+            (Function::EndsWith, Literal::Str(value), Literal::Str(suffix)) => value.ends_with(suffix),
+            (Function::Compare(relation), Literal::Int(value), Literal::Int(bound)) => {
+                ordered(relation, value, bound)
+            }
             _ => true,
         }
     }
 }
 
+fn is_lower_bound(relation: Relation) -> bool {
+    matches!(relation, Relation::Greater | Relation::GreaterOrEqual)
+}
+
+fn is_upper_bound(relation: Relation) -> bool {
+    matches!(relation, Relation::Less | Relation::LessOrEqual)
+}
+
 /// Returns whether no integer is within both bounds.
 fn is_empty(lower: &Comparison<'_>, upper: &Comparison<'_>) -> bool {
     let (Literal::Int(low), Literal::Int(high)) = (&lower.constant, &upper.constant) else { return false };
-    let low = i128::from(*low) + i128::from(lower.relation == Relation::Greater);
-    let high = i128::from(*high) - i128::from(upper.relation == Relation::Less);
+    let low = i128::from(*low) + i128::from(lower.function == Function::Compare(Relation::Greater));
+    let high = i128::from(*high) - i128::from(upper.function == Function::Compare(Relation::Less));
     low > high
 }
 

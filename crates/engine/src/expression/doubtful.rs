@@ -1,14 +1,14 @@
-//! Calls that are valid but probably not intended: patterns (docs/behaviour/expressions.md#functions), and comparisons that never hold or
-//! that a client avoids.
+//! Calls that are valid but probably not intended: patterns (docs/behaviour/expressions.md#functions), and comparisons that never hold
+//! or that a client evades.
 
 use super::{
-    contradiction::{Relation, attribute, comparison},
+    contradiction::{EQUAL, NOT_EQUAL, attribute, comparison},
     nullability::INDEX,
     span::Span,
     syntax::{Ast, Call, Chain, Literal, Node, parse},
 };
 
-/// A call that does something else than it looks like.
+/// A call that is probably not intended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DoubtfulCall {
     pub(crate) span: Span,
@@ -24,20 +24,19 @@ impl DoubtfulCall {
 
 /// Returns the doubtful calls of an expression in Mixer's own language, whose source is `text`.
 pub(super) fn calls(ast: &Ast, text: &str) -> Box<[DoubtfulCall]> {
-    let doubtful = |(call, span)| {
+    let found = ast.calls().filter_map(|(call, span)| {
         exchanged(call, span, text)
             .or_else(|| wildcards(call))
             .or_else(|| header_name(call))
             .or_else(|| letter_case(call, span))
             .or_else(|| path_with_query(call, span))
-    };
-    let mut found: Vec<_> = ast.calls().filter_map(doubtful).collect();
+    });
+    let mut found: Vec<_> = found.collect();
     found.sort_by_key(|call| call.span.start);
     found.into()
 }
 
-/// Returns the comparisons of a condition in Mixer's own language that a client makes false by spelling a value otherwise, so that the
-/// condition does not match.
+/// Returns the comparisons of a condition in Mixer's own language that another spelling of a value evades.
 pub(crate) fn avoidable(text: &str) -> Vec<DoubtfulCall> {
     let mut found = Vec::new();
     if let Ok(ast) = parse(text) {
@@ -53,14 +52,11 @@ fn add_avoidable(ast: &Ast, expected: bool, found: &mut Vec<DoubtfulCall>) {
             terms.iter().for_each(|term| add_avoidable(term, expected, found));
         }
         Node::Call(call) => match comparison(call) {
-            Some((operand, Relation::Equal, Literal::Bool(value))) => {
-                add_avoidable(operand, expected == *value, found);
+            Some((operand, function @ (EQUAL | NOT_EQUAL), Literal::Bool(value))) => {
+                add_avoidable(operand, (expected == *value) == (function == EQUAL), found);
             }
-            Some((operand, Relation::NotEqual, Literal::Bool(value))) => {
-                add_avoidable(operand, expected != *value, found);
-            }
-            Some((operand, relation, Literal::Str(_)))
-                if relation == if expected { Relation::Equal } else { Relation::NotEqual } =>
+            Some((operand, function, Literal::Str(_)))
+                if function == if expected { EQUAL } else { NOT_EQUAL } =>
             {
                 let read = ClientText::of(operand).filter(|read| *read != ClientText::Path);
                 let Some(read) = read else { return };
@@ -85,7 +81,7 @@ pub(crate) enum ClientText {
 }
 
 impl ClientText {
-    /// Finds what an expression in Mixer's own language reads first.
+    /// Returns the text that an expression in Mixer's own language reads first.
     pub(crate) fn read_by(text: &str) -> Option<Self> {
         Self::of(&parse(text).ok()?)
     }
@@ -163,12 +159,12 @@ fn letter_case(call: &Call, span: Span) -> Option<DoubtfulCall> {
 fn path_with_query(call: &Call, span: Span) -> Option<DoubtfulCall> {
     let mut operands = call.receiver.as_deref().into_iter().chain(&call.arguments);
     let (first, second) = (operands.next()?, operands.next()?);
-    let is_path = |ast| ClientText::of(ast) == Some(ClientText::Path);
+    let [is_first, is_second] = [first, second].map(|ast| ClientText::of(ast) == Some(ClientText::Path));
     let to_end = match call.name.as_str() {
-        "==" | "!=" => is_path(first) || is_path(second),
-        "endsWith" => is_path(first),
-        "match" => is_path(first) && constant(second).is_some_and(|pattern| !pattern.ends_with('*')),
-        "matches" => is_path(second) && constant(first).is_some_and(|pattern| pattern.ends_with('$')),
+        "==" | "!=" => is_first || is_second,
+        "endsWith" => is_first,
+        "match" => is_first && constant(second).is_some_and(|pattern| !pattern.ends_with('*')),
+        "matches" => is_second && constant(first).is_some_and(|pattern| pattern.ends_with('$')),
         _ => false,
     };
     to_end.then(|| {
@@ -187,15 +183,14 @@ fn exchanged(call: &Call, span: Span, text: &str) -> Option<DoubtfulCall> {
     if constant(receiver).is_some() || constant(argument).is_none() {
         return None;
     }
-    let source = |ast: &Ast| text.get(ast.span.start as usize..ast.span.end as usize).unwrap_or_default();
-    let (receiver, argument) = (source(receiver), source(argument));
+    let [receiver, argument] = [receiver, argument].map(|ast| ast.span.of(text));
     let reason = format!(
         "the receiver of `matches` is the regular expression, here `{receiver}`, and {argument} the text"
     );
     Some(DoubtfulCall::new(span, reason, format!("write `{argument}.matches({receiver})`")))
 }
 
-/// Checks that the pattern of `match` has no `*` but a wildcard.
+/// Checks that the pattern of `match` has no `*` that is not a wildcard.
 fn wildcards(call: &Call) -> Option<DoubtfulCall> {
     let pattern = call.arguments.last().filter(|_| call.name == "match")?;
     let text = constant(pattern)?;

@@ -3,8 +3,8 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use super::span::{Span, render};
 use mixer_adapter_core::value::ValueType;
 
-/// A compile error: one line as [`Display`](fmt::Display); [`render`](CompileError::render) also shows the source. Further errors of
-/// the expression come with the first.
+/// A compile error and further errors of the expression. [`Display`](fmt::Display) formats one line; [`render`](CompileError::render)
+/// also shows the source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CompileError {
@@ -144,12 +144,12 @@ pub enum EvalErrorKind {
     Conversion {
         /// The expected format.
         to: ValueType,
-        /// The argument and what is wrong with it.
+        /// The argument and its fault.
         message: Box<str>,
     },
     /// The pattern of `matches` is not a regular expression.
     Pattern {
-        /// The pattern and what is wrong with it.
+        /// The pattern and its fault.
         message: Box<str>,
     },
     /// The expression is used as a condition but is not BOOL.
@@ -216,6 +216,10 @@ impl EvalError {
 
     pub(crate) fn conversion(to: ValueType, span: Span, message: impl Into<Box<str>>) -> Self {
         Self::new(EvalErrorKind::Conversion { to, message: message.into() }, span)
+    }
+
+    pub(crate) fn pattern(error: &impl ToString, span: Span) -> Self {
+        Self::new(EvalErrorKind::Pattern { message: error.to_string().into() }, span)
     }
 
     /// The kind of error.

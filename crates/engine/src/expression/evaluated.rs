@@ -35,7 +35,7 @@ pub enum Evaluated<'a> {
 }
 
 impl<'a> Evaluated<'a> {
-    /// Creates a value of one of the types whose values are strings.
+    /// Creates a value of a type whose values are strings.
     pub(crate) fn string(value_type: ValueType, text: Cow<'a, str>) -> Self {
         match value_type {
             ValueType::EmailAddress => Evaluated::EmailAddress(text),

@@ -32,8 +32,6 @@ mod doubtful;
 mod error;
 mod evaluated;
 mod formats;
-#[doc(hidden)]
-pub mod fuzzing;
 mod nullability;
 mod parts;
 mod reference;
@@ -115,7 +113,7 @@ impl Expression {
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
         let program = compile::compile(&ast, vocabulary).map_err(|errors| first(errors, text))?;
-        let slots = ast.attributes().into_iter().filter_map(|name| Some(vocabulary.find(name)?.slot));
+        let slots = ast.attributes().filter_map(|name| Some(vocabulary.find(name)?.slot));
         Ok(Self {
             program: Program::Cexl(program),
             nullability: Nullability::of(&ast, text),
@@ -165,7 +163,7 @@ impl Expression {
         &self.nullability.unused_fallbacks
     }
 
-    /// The errors of constants that cannot be evaluated, such as `ip("10.0.0")`. Every evaluation that needs one of them fails.
+    /// The errors of constants that cannot be evaluated, such as `ip("10.0.0")`. Every evaluation that needs such a constant fails.
     pub fn invalid_constants(&self) -> &[EvalError] {
         &self.invalid_constants
     }
@@ -175,8 +173,8 @@ impl Expression {
         &self.doubtful_calls
     }
 
-    /// The type of its values. UNSPECIFIED for an expression in CEL whose type attributes do not have or is only known at
-    /// evaluation.
+    /// The type of its values. UNSPECIFIED for an expression in CEL with a type that attributes do not have, or that is only known
+    /// at evaluation.
     pub fn value_type(&self) -> ValueType {
         match &self.program {
             Program::Cexl(typed) => typed.value_type,
@@ -274,8 +272,8 @@ impl From<cel::Program> for Expression {
 
 fn first(errors: Vec<CompileError>, text: &str) -> CompileError {
     let whole = Span::new(0, text.len());
-    let unknown = || CompileError::new(CompileErrorKind::Parse, whole, "not a valid expression");
-    CompileError::first_of(errors).unwrap_or_else(unknown)
+    CompileError::first_of(errors)
+        .unwrap_or_else(|| CompileError::new(CompileErrorKind::Parse, whole, "not a valid expression"))
 }
 
 fn evaluate<'a>(typed: &'a Typed, env: &mut Env<'a, '_>) -> Result<Evaluated<'a>, EvalError> {

@@ -71,16 +71,16 @@ impl Nullability {
         walk(ast, ast.span, false, &mut required, &mut unused);
         required.sort_by_key(|(name, _)| *name);
         required.dedup_by_key(|(name, _)| *name);
-        let source = |span: Span| text.get(span.start as usize..span.end as usize).unwrap_or_default().into();
         let required = required
             .into_iter()
-            .map(|(name, span)| Required { attribute: name.into(), operand: source(span) });
-        let unused = unused.into_iter().map(|span| UnusedFallback { left: source(span) });
+            .map(|(name, span)| Required { attribute: name.into(), operand: span.of(text).into() });
+        let unused = unused.into_iter().map(|span| UnusedFallback { left: span.of(text).into() });
         Self { required: required.collect(), unused_fallbacks: unused.collect() }
     }
 }
 
-/// `operand`: the whole of it, if it is the map of an entry. `has_fallback`: another operand is used if this one is missing.
+/// Analyzes a part of an expression. `operand` is the entry that it is part of, or the part itself; `has_fallback`, whether another
+/// operand is used if it is missing.
 fn walk<'a>(
     ast: &'a Ast,
     operand: Span,
@@ -106,9 +106,8 @@ fn walk<'a>(
             operands.iter().for_each(|operand| walk(operand, operand.span, false, required, unused));
         }
         Node::Call(call) => {
-            let parts = call.receiver.iter().map(|receiver| &**receiver).chain(&call.arguments);
             let is_entry = call.name == INDEX;
-            for part in parts {
+            for part in ast.node.children() {
                 let operand = if is_entry { ast.span } else { part.span };
                 walk(part, operand, has_fallback && is_entry, required, unused);
             }

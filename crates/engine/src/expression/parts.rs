@@ -3,6 +3,7 @@
 #[cfg(feature = "cel")]
 use super::{CompileError, Language, cel};
 use super::{
+    Evaluated,
     code::Env,
     compile, evaluate,
     syntax::{Ast, Node, parse},
@@ -15,14 +16,14 @@ use crate::{
 /// Maximum number of parts of one expression.
 const MAX_PARTS: usize = 50;
 
-/// Evaluates all parts of an expression in Mixer's own language, except literals and the whole: outer ones before those in them. Each
-/// different part is listed once.
+/// Evaluates all parts of an expression in Mixer's own language, except literals and the whole expression. Each part is listed once,
+/// before the parts in it.
 pub(super) fn of_cexl(text: &str, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Vec<Subexpression> {
     of_syntax(text, |source, ast| cexl_part(source, ast, vocabulary, attributes))
 }
 
-/// Evaluates the parts of an expression in COMPAT as [`of_cexl`] does, and the attributes of one in CEL, whose parser does not record
-/// the positions of parts.
+/// Evaluates the parts of an expression in COMPAT as [`of_cexl`] does. In CEL, whose parser does not record the positions of parts,
+/// evaluates the attributes.
 #[cfg(feature = "cel")]
 pub(super) fn of_cel(
     program: &cel::Program,
@@ -44,8 +45,7 @@ pub(super) fn of_cel(
 fn of_syntax(text: &str, part: impl Fn(&str, &Ast) -> Subexpression) -> Vec<Subexpression> {
     let Ok(ast) = parse(text) else { return Vec::new() };
     let mut parts: Vec<Subexpression> = Vec::new();
-    let mut open: Vec<&Ast> = children(&ast);
-    open.reverse();
+    let mut open: Vec<&Ast> = ast.node.children().rev().collect();
     while let Some(ast) = open.pop() {
         if parts.len() == MAX_PARTS {
             break;
@@ -53,33 +53,29 @@ fn of_syntax(text: &str, part: impl Fn(&str, &Ast) -> Subexpression) -> Vec<Sube
         if matches!(ast.node, Node::Literal(_)) {
             continue;
         }
-        let source = text.get(ast.span.start as usize..ast.span.end as usize).unwrap_or_default();
+        let source = ast.span.of(text);
         if !parts.iter().any(|part| *part.text == *source) {
             parts.push(part(source, ast));
         }
-        open.extend(children(ast).into_iter().rev());
+        open.extend(ast.node.children().rev());
     }
     parts
 }
 
-fn children(ast: &Ast) -> Vec<&Ast> {
-    match &ast.node {
-        Node::Literal(_) | Node::Attribute(_) => Vec::new(),
-        Node::Chain(_, operands) => operands.iter().collect(),
-        Node::Call(call) => call.receiver.as_deref().into_iter().chain(&call.arguments).collect(),
+fn cexl_part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Subexpression {
+    let mut reads = Reads::default();
+    match compile::compile(ast, vocabulary) {
+        Ok(typed) => subexpression(source, evaluate(&typed, &mut Env::new(attributes, &mut reads))),
+        Err(errors) => {
+            let error = errors.first().map(ToString::to_string);
+            Subexpression { text: source.into(), value: None, error }
+        }
     }
 }
 
-fn cexl_part(source: &str, ast: &Ast, vocabulary: &Vocabulary, attributes: Attributes<'_>) -> Subexpression {
-    let mut reads = Reads::default();
-    let (value, error) = match compile::compile(ast, vocabulary) {
-        Ok(typed) => match evaluate(&typed, &mut Env::new(attributes, &mut reads)) {
-            Ok(value) => (Some(value_text(&value.into())), None),
-            Err(error) => (None, Some(error.to_string())),
-        },
-        Err(errors) => (None, errors.first().map(ToString::to_string)),
-    };
-    Subexpression { text: source.into(), value, error }
+fn subexpression(source: &str, value: Result<Evaluated<'_>, impl ToString>) -> Subexpression {
+    let error = value.as_ref().err().map(ToString::to_string);
+    Subexpression { text: source.into(), value: value.ok().map(|value| value_text(&value.into())), error }
 }
 
 #[cfg(feature = "cel")]
@@ -88,12 +84,8 @@ fn cel_part(
     compiled: Result<cel::Program, CompileError>,
     attributes: Attributes<'_>,
 ) -> Subexpression {
-    let (value, error) = match compiled {
-        Ok(program) => match program.eval(attributes, &mut Reads::default()) {
-            Ok(value) => (Some(value_text(&value.into())), None),
-            Err(error) => (None, Some(error.to_string())),
-        },
-        Err(error) => (None, Some(error.to_string())),
-    };
-    Subexpression { text: source.into(), value, error }
+    match compiled {
+        Ok(program) => subexpression(source, program.eval(attributes, &mut Reads::default())),
+        Err(error) => subexpression(source, Err(error)),
+    }
 }

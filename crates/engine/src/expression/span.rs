@@ -15,6 +15,11 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
+    /// Returns this part of a source; empty if it is not within.
+    pub(crate) fn of(self, source: &str) -> &str {
+        source.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
     /// Returns the range from the start of `self` to the end of `other`.
     pub(crate) fn to(self, other: Span) -> Self {
         Self { start: self.start, end: other.end }

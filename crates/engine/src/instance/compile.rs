@@ -59,19 +59,13 @@ fn message_fields(
     let mut faults = Vec::new();
     for (name, json) in params {
         let field = message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name));
-        // The name of an instance is not a parameter.
-        let is_param = |field: &FieldDescriptor| !path.is_empty() || field.name() != NAME;
-        let Some(field) = field.filter(is_param) else {
-            let known: Vec<FieldDescriptor> = message.fields().filter(is_param).collect();
+        let Some(field) = field.filter(|field| is_param(field, path)) else {
+            let known: Vec<FieldDescriptor> =
+                message.fields().filter(|field| is_param(field, path)).collect();
             let known: Vec<&str> = known.iter().map(FieldDescriptor::name).collect();
-            let known = match known.is_empty() {
-                true => "it has no fields".to_owned(),
-                false => suggestion(&name, &known),
-            };
-            faults.extend(ParamsError::single(
-                &join(path, &name),
-                format!("no such field in the template; {known}"),
-            ));
+            let known = if known.is_empty() { "it has no fields".into() } else { suggestion(&name, &known) };
+            let reason = format!("no such field in the template; {known}");
+            faults.push(ParamsError::new(&join(path, &name), reason));
             continue;
         };
         if !json.is_null() {
@@ -85,6 +79,11 @@ fn message_fields(
     // By field number, regardless of the order in the file.
     fields.sort_by_key(number);
     Ok(fields)
+}
+
+/// Returns whether a field at a path is a parameter: the name of an instance is not.
+fn is_param(field: &FieldDescriptor, path: &str) -> bool {
+    !path.is_empty() || field.name() != NAME
 }
 
 fn compile_field(
@@ -103,20 +102,18 @@ fn compile_field(
         let value = entry.map_entry_value_field();
         let mut faults = Vec::new();
         for (key, json) in entries {
-            let mut content = vec![Field::Constant(Vec::new())];
-            if let Field::Constant(bytes) = &mut content[0] {
-                wire::bytes(1, key.as_bytes(), bytes);
-            }
+            let mut encoded_key = Vec::new();
+            wire::bytes(1, key.as_bytes(), &mut encoded_key);
             let path = format!("{path}[{key:?}]");
             match compile_one(2, &value.kind(), json, &path, compiler) {
                 Ok(Some(value)) => {
-                    content.push(value);
-                    fields.push(Field::Message(number, content));
+                    fields.push(Field::Message(number, vec![Field::Constant(encoded_key), value]));
                 }
-                Ok(None) => faults.extend(ParamsError::single(
-                    &path,
-                    "an entry cannot be empty; leave it out, or write an empty text as \"\\\"\\\"\"",
-                )),
+                Ok(None) => {
+                    let reason =
+                        "an entry cannot be empty; leave it out, or write an empty text as \"\\\"\\\"\"";
+                    faults.push(ParamsError::new(&path, reason));
+                }
                 Err(found) => faults.extend(found),
             }
         }
@@ -130,9 +127,10 @@ fn compile_field(
             compile_one(number, &field.kind(), item, &format!("{path}[{index}]"), compiler).transpose()
         });
         let items = items.collect::<Result<Vec<_>, _>>()?;
-        match field.is_packed() {
-            true => fields.push(Field::Packed(number, items)),
-            false => fields.extend(items),
+        if field.is_packed() {
+            fields.push(Field::Packed(number, items));
+        } else {
+            fields.extend(items);
         }
         return Ok(());
     }
@@ -173,16 +171,19 @@ pub enum FieldInput {
 }
 
 impl FieldInput {
-    /// Returns the values that a field of this kind accepts; for a map or a list, those of its values. `None` for bytes, which no expression has.
+    /// Returns the values that a field of this kind accepts; for a map or a list, pass the kind of its values. `None` for
+    /// bytes, which no expression has.
     pub fn of(kind: &Kind) -> Option<Self> {
-        let leaf = match kind {
-            Kind::Message(message) => match typed(message) {
-                Some(typed) => Leaf::Typed(typed),
-                None => return Some(Self::Fields),
-            },
-            kind => Leaf::Scalar(scalar(kind, "").ok()?),
-        };
+        let Some(leaf) = leaf(kind, "").ok()? else { return Some(Self::Fields) };
         Some(leaf.expression_type().map_or(Self::AnyValue, Self::Value))
+    }
+}
+
+/// Returns the field of a kind; `None` for a message with fields.
+fn leaf(kind: &Kind, path: &str) -> Result<Option<Leaf>, Vec<ParamsError>> {
+    match kind {
+        Kind::Message(message) => Ok(typed(message).map(Leaf::Typed)),
+        kind => Ok(Some(Leaf::Scalar(scalar(kind, path)?))),
     }
 }
 
@@ -194,19 +195,14 @@ fn compile_one(
     path: &str,
     compiler: &mut Compiler<'_>,
 ) -> Result<Option<Field>, Vec<ParamsError>> {
-    let leaf = match kind {
-        Kind::Message(message) => match typed(message) {
-            Some(typed) => Leaf::Typed(typed),
-            None => {
-                let Json::Object(params) = json else {
-                    let reason = format!("expected an object with the fields of {}", message.name());
-                    return Err(ParamsError::single(path, reason));
-                };
-                let fields = message_fields(message, params, path, compiler)?;
-                return Ok(Some(Field::Message(number, fields)));
-            }
-        },
-        kind => Leaf::Scalar(scalar(kind, path)?),
+    let Some(leaf) = leaf(kind, path)? else {
+        let Kind::Message(message) = kind else { return Ok(None) };
+        let Json::Object(params) = json else {
+            let reason = format!("expected an object with the fields of {}", message.name());
+            return Err(ParamsError::single(path, reason));
+        };
+        let fields = message_fields(message, params, path, compiler)?;
+        return Ok(Some(Field::Message(number, fields)));
     };
     match (compiler.source, leaf) {
         (TemplateSource::Compiled, leaf) => match json {
@@ -239,10 +235,8 @@ fn compile_expression(
     let actual = expression.value_type();
     let wanted = match &leaf {
         Leaf::Typed(Typed::Value) if actual == ValueType::StringMap && !compiler.takes_maps() => {
-            return Err(ParamsError::single(
-                path,
-                "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`",
-            ));
+            let reason = "a STRING_MAP cannot be put into a Value; take one of its entries, `headers[\"x\"]`";
+            return Err(ParamsError::single(path, reason));
         }
         Leaf::Scalar(Scalar::Enum(_)) if actual == ValueType::String => ValueType::String,
         leaf => leaf.expression_type().unwrap_or(actual),
@@ -286,20 +280,18 @@ fn compile_typed(
         (Typed::Value, Json::Number(number_value)) => {
             let double = number_value.as_f64().unwrap_or_default();
             return Ok(constant_value(number, ValueType::Double, |content| {
-                wire::fixed64(3, double.to_le_bytes(), content);
+                prost::encoding::double::encode(3, &double, content);
             }));
         }
         (Typed::Value, Json::Bool(truth)) => {
             return Ok(constant_value(number, ValueType::Bool, |content| {
-                wire::varint(4, u64::from(truth), content);
+                prost::encoding::bool::encode(4, &truth, content);
             }));
         }
         (_, Json::String(text)) => text,
         _ => {
-            return Err(ParamsError::single(
-                path,
-                "expected an expression, or a constant in quotes within the quotes of YAML",
-            ));
+            let reason = "expected an expression, or a constant in quotes within the quotes of YAML";
+            return Err(ParamsError::single(path, reason));
         }
     };
     if let Some(literal) = quoted(&text) {
@@ -329,6 +321,30 @@ fn scalar(kind: &Kind, path: &str) -> Result<Scalar, Vec<ParamsError>> {
     })
 }
 
+/// Encodes a field with a constant that is not a text. Returns a description of the expected constant if it is another one.
+fn scalar_constant(number: u32, scalar: &Scalar, json: &Json, field: &mut Vec<u8>) -> Option<String> {
+    match (scalar, json) {
+        (Scalar::Bool, Json::Bool(truth)) => prost::encoding::bool::encode(number, truth, field),
+        (Scalar::Double | Scalar::Float, Json::Number(value)) => {
+            super::encode::double(number, scalar, value.as_f64().unwrap_or_default(), field);
+        }
+        (Scalar::Enum(descriptor), Json::Number(value)) => {
+            let value = whole(value).and_then(|value| i32::try_from(value).ok());
+            let Some(value) = value else { return Some(format!("a value of {}", descriptor.name())) };
+            prost::encoding::int32::encode(number, &value, field);
+        }
+        (Scalar::String | Scalar::Bool, _) => {
+            return Some("a constant in quotes within the quotes of YAML".to_owned());
+        }
+        (_, Json::Number(value)) => {
+            let Some(value) = whole(value) else { return Some("a whole number".to_owned()) };
+            super::encode::integer(number, scalar, value, field);
+        }
+        _ => return Some("a number".to_owned()),
+    }
+    None
+}
+
 fn compile_scalar(
     number: u32,
     scalar: Scalar,
@@ -336,64 +352,38 @@ fn compile_scalar(
     path: &str,
     compiler: &mut Compiler<'_>,
 ) -> Result<Field, Vec<ParamsError>> {
-    let expected = |what: &str| ParamsError::single(path, format!("expected {what} or an expression"));
-    let text = match (&scalar, json) {
-        (_, Json::String(text)) => text,
-        (Scalar::Bool, Json::Bool(truth)) => {
+    let text = match json {
+        Json::String(text) => text,
+        json => {
             let mut field = Vec::new();
-            wire::varint(number, u64::from(truth), &mut field);
-            return Ok(Field::Constant(field));
+            return match scalar_constant(number, &scalar, &json, &mut field) {
+                None => Ok(Field::Constant(field)),
+                Some(expected) => {
+                    Err(ParamsError::single(path, format!("expected {expected} or an expression")))
+                }
+            };
         }
-        (Scalar::Double | Scalar::Float, Json::Number(value)) => {
-            let mut field = Vec::new();
-            super::encode::double(number, &scalar, value.as_f64().unwrap_or_default(), &mut field);
-            return Ok(Field::Constant(field));
-        }
-        (Scalar::Enum(descriptor), Json::Number(value)) => {
-            let value = whole(&value).and_then(|value| i32::try_from(value).ok());
-            let value = value.ok_or_else(|| expected(&format!("a value of {}", descriptor.name())))?;
-            let mut field = Vec::new();
-            wire::varint(number, i64::from(value) as u64, &mut field);
-            return Ok(Field::Constant(field));
-        }
-        (Scalar::String | Scalar::Bool, _) => {
-            return Err(expected("a constant in quotes within the quotes of YAML"));
-        }
-        (_, Json::Number(value)) => {
-            let value = whole(&value).ok_or_else(|| expected("a whole number"))?;
-            let mut field = Vec::new();
-            super::encode::integer(number, &scalar, value, &mut field);
-            return Ok(Field::Constant(field));
-        }
-        _ => return Err(expected("a number")),
     };
     if let Some(literal) = quoted(&text) {
         compiler.constants.push(Constant::literal(path, &text, literal));
         let mut field = Vec::new();
-        match &scalar {
-            Scalar::String => wire::bytes(number, literal.as_bytes(), &mut field),
-            Scalar::Enum(descriptor) => match descriptor.get_value_by_name(literal) {
-                Some(value) => wire::varint(number, i64::from(value.number()) as u64, &mut field),
-                None => {
+        let value = match &scalar {
+            Scalar::String => {
+                wire::bytes(number, literal.as_bytes(), &mut field);
+                Ok(())
+            }
+            Scalar::Enum(descriptor) => descriptor
+                .get_value_by_name(literal)
+                .map(|value| prost::encoding::int32::encode(number, &value.number(), &mut field))
+                .ok_or_else(|| {
                     let known: Vec<String> =
                         descriptor.values().map(|value| value.name().to_owned()).collect();
-                    return Err(ParamsError::single(
-                        path,
-                        format!(
-                            "{literal:?} is not a value of {}; write one of {}",
-                            descriptor.name(),
-                            known.join(", ")
-                        ),
-                    ));
-                }
-            },
-            _ => {
-                return Err(ParamsError::single(
-                    path,
-                    format!("{literal:?} in quotes is a STRING; write the value itself"),
-                ));
-            }
-        }
+                    let known = known.join(", ");
+                    format!("{literal:?} is not a value of {}; write one of {known}", descriptor.name())
+                }),
+            _ => Err(format!("{literal:?} in quotes is a STRING; write the value itself")),
+        };
+        value.map_err(|reason| ParamsError::single(path, reason))?;
         return Ok(Field::Constant(field));
     }
     compile_expression(number, Leaf::Scalar(scalar), text, path, compiler)

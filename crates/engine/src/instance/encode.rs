@@ -1,6 +1,8 @@
 //! Encodes instances. As in Mixer, fields that are set are written even if they are zero or empty; adapters can
 //! distinguish them from absent ones.
 
+use prost::encoding::{self, bool, float, int32, int64, sfixed32, sfixed64, sint32, sint64, uint32};
+
 use super::{Field, Scalar, Source, Typed, wire};
 use crate::{
     attribute::{Attributes, Reads},
@@ -12,22 +14,10 @@ use crate::{
 pub(crate) enum InstanceError {
     /// The evaluation of an expression failed.
     #[error("{field}: {source}")]
-    Eval {
-        /// The path of the field.
-        field: Box<str>,
-        /// The cause.
-        source: EvalError,
-    },
+    Eval { field: Box<str>, source: EvalError },
     /// A string that is not a value of the field's enum.
     #[error("{field}: {text:?} is not a value of {enumeration}")]
-    NoEnumValue {
-        /// The path of the field.
-        field: Box<str>,
-        /// The string.
-        text: String,
-        /// The enum.
-        enumeration: String,
-    },
+    NoEnumValue { field: Box<str>, text: String, enumeration: String },
 }
 
 pub(super) fn fields(
@@ -93,7 +83,7 @@ fn packed(
         item.clear();
         fields(std::slice::from_ref(field), attributes, reads, &mut item)?;
         let mut rest = &item[..];
-        if prost::encoding::decode_key(&mut rest).is_ok() {
+        if encoding::decode_key(&mut rest).is_ok() {
             message.extend_from_slice(rest);
         }
     }
@@ -116,12 +106,12 @@ fn scalar(
                     enumeration: descriptor.name().to_owned(),
                 });
             };
-            wire::varint(number, i64::from(value.number()) as u64, message);
+            int32::encode(number, &value.number(), message);
         }
         (_, Evaluated::String(text)) => wire::bytes(number, text.as_bytes(), message),
         (_, Evaluated::Int64(value)) => integer(number, scalar, *value, message),
         (_, Evaluated::Double(value)) => double(number, scalar, *value, message),
-        (_, Evaluated::Bool(truth)) => wire::varint(number, u64::from(*truth), message),
+        (_, Evaluated::Bool(truth)) => bool::encode(number, truth, message),
         // The compiler accepts no other type.
         _ => {}
     }
@@ -131,20 +121,20 @@ fn scalar(
 /// As in Mixer, numbers are truncated to 32 bits.
 pub(super) fn integer(number: u32, scalar: &Scalar, value: i64, message: &mut Vec<u8>) {
     match scalar {
-        Scalar::Sint64 => wire::varint(number, wire::zigzag(value), message),
-        Scalar::Sint32 => wire::varint(number, wire::zigzag(i64::from(value as i32)) & 0xffff_ffff, message),
-        Scalar::Int32 | Scalar::Enum(_) => wire::varint(number, i64::from(value as i32) as u64, message),
-        Scalar::Uint32 => wire::varint(number, u64::from(value as u32), message),
-        Scalar::Fixed64 => wire::fixed64(number, value.to_le_bytes(), message),
-        Scalar::Fixed32 => wire::fixed32(number, (value as i32).to_le_bytes(), message),
-        _ => wire::varint(number, value as u64, message),
+        Scalar::Sint64 => sint64::encode(number, &value, message),
+        Scalar::Sint32 => sint32::encode(number, &(value as i32), message),
+        Scalar::Int32 | Scalar::Enum(_) => int32::encode(number, &(value as i32), message),
+        Scalar::Uint32 => uint32::encode(number, &(value as u32), message),
+        Scalar::Fixed64 => sfixed64::encode(number, &value, message),
+        Scalar::Fixed32 => sfixed32::encode(number, &(value as i32), message),
+        _ => int64::encode(number, &value, message),
     }
 }
 
 pub(super) fn double(number: u32, scalar: &Scalar, value: f64, message: &mut Vec<u8>) {
     match scalar {
-        Scalar::Float => wire::fixed32(number, (value as f32).to_le_bytes(), message),
-        _ => wire::fixed64(number, value.to_le_bytes(), message),
+        Scalar::Float => float::encode(number, &(value as f32), message),
+        _ => encoding::double::encode(number, &value, message),
     }
 }
 
@@ -152,9 +142,9 @@ pub(super) fn double(number: u32, scalar: &Scalar, value: f64, message: &mut Vec
 fn policy_value(value: &Evaluated<'_>, message: &mut Vec<u8>) {
     match value {
         Evaluated::String(text) => wire::bytes(1, text.as_bytes(), message),
-        Evaluated::Int64(number) => wire::varint(2, *number as u64, message),
-        Evaluated::Double(number) => wire::fixed64(3, number.to_le_bytes(), message),
-        Evaluated::Bool(truth) => wire::varint(4, u64::from(*truth), message),
+        Evaluated::Int64(number) => int64::encode(2, number, message),
+        Evaluated::Double(number) => encoding::double::encode(3, number, message),
+        Evaluated::Bool(truth) => bool::encode(4, truth, message),
         Evaluated::IpAddress(_) => typed_value(5, value, message),
         Evaluated::Timestamp(_) => typed_value(6, value, message),
         Evaluated::Duration(_) => typed_value(7, value, message),
@@ -166,10 +156,7 @@ fn policy_value(value: &Evaluated<'_>, message: &mut Vec<u8>) {
 }
 
 fn typed_value(number: u32, value: &Evaluated<'_>, message: &mut Vec<u8>) {
-    let _: Result<(), std::convert::Infallible> = wire::nested(number, message, |message| {
-        policy_message(value, message);
-        Ok(())
-    });
+    wire::infallible_nested(number, message, |message| policy_message(value, message));
 }
 
 /// Encodes the content of a message of `istio.policy.v1beta1` with a single value.
@@ -186,10 +173,9 @@ fn policy_message(value: &Evaluated<'_>, message: &mut Vec<u8>) {
         }
         Evaluated::StringMap(map) => {
             for (key, value) in map.iter() {
-                let _: Result<(), std::convert::Infallible> = wire::nested(1, message, |entry| {
+                wire::infallible_nested(1, message, |entry| {
                     wire::bytes(1, key.as_bytes(), entry);
                     wire::bytes(2, value.as_bytes(), entry);
-                    Ok(())
                 });
             }
         }
@@ -200,10 +186,9 @@ fn policy_message(value: &Evaluated<'_>, message: &mut Vec<u8>) {
 
 /// Encodes a Timestamp or Duration in field 1.
 fn seconds(seconds: i64, nanos: i32, message: &mut Vec<u8>) {
-    let _: Result<(), std::convert::Infallible> = wire::nested(1, message, |message| {
-        wire::varint(1, seconds as u64, message);
-        wire::varint(2, i64::from(nanos) as u64, message);
-        Ok(())
+    wire::infallible_nested(1, message, |message| {
+        int64::encode(1, &seconds, message);
+        int32::encode(2, &nanos, message);
     });
 }
 
@@ -213,11 +198,13 @@ pub(super) fn types(fields: &[Field], message: &mut Vec<u8>) {
     for field in fields {
         match field {
             Field::Typed(number, Typed::Value, source) => {
-                wire::varint(*number, source.expression.value_type() as u64, message);
+                int32::encode(*number, &(source.expression.value_type() as i32), message);
             }
-            Field::ConstantValue(number, value_type, _) => wire::varint(*number, *value_type as u64, message),
+            Field::ConstantValue(number, value_type, _) => {
+                int32::encode(*number, &(*value_type as i32), message)
+            }
             Field::Message(number, content) if has_types(content) => {
-                let _: Result<(), std::convert::Infallible> = wire::nested(*number, message, |message| {
+                wire::infallible_nested(*number, message, |message| {
                     // The key of a map entry precedes its value.
                     if let [Field::Constant(key), Field::Typed(2, ..) | Field::ConstantValue(2, ..)] =
                         &content[..]
@@ -225,7 +212,6 @@ pub(super) fn types(fields: &[Field], message: &mut Vec<u8>) {
                         message.extend_from_slice(key);
                     }
                     types(content, message);
-                    Ok(())
                 });
             }
             _ => {}

@@ -1,7 +1,11 @@
 //! Constants in quotes.
 
+use std::net::IpAddr;
+
+use prost::Message as _;
+
 use super::{Field, ParamsError, Typed, wire};
-use mixer_adapter_core::value::{ValueType, parse_duration};
+use mixer_adapter_core::value::{self, ValueType, parse_duration};
 
 /// Returns the text of a constant, which begins and ends with the same quote; escapes are not resolved. A text in backquotes is an
 /// expression.
@@ -9,8 +13,8 @@ pub(super) fn quoted(text: &str) -> Option<&str> {
     ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
 }
 
-/// Parses a quoted constant, whose text between the quotes is taken literally. Mixer writes it unchecked into any of
-/// these messages, which corrupts all but those of strings; here it must be a valid constant of the field's type.
+/// Parses a quoted constant; the text between the quotes is literal. Mixer writes it unchecked, which corrupts messages other than
+/// strings; here it must be a valid constant of the field's type.
 pub(super) fn typed_constant(
     number: u32,
     typed: Typed,
@@ -23,32 +27,30 @@ pub(super) fn typed_constant(
             wire::bytes(1, literal.as_bytes(), content);
         }));
     };
-    let wrong = |example: &str| {
-        ParamsError::single(path, format!("{literal:?} is not of type {value_type}; write it like {example}"))
+    let (content, example) = match value_type {
+        ValueType::IpAddress => (
+            literal.parse().ok().map(|addr: IpAddr| value::IpAddress::from(addr).value.to_vec()),
+            "ip(\"10.0.0.1\")",
+        ),
+        ValueType::Duration => (
+            parse_duration(literal).map(|nanos| {
+                let (seconds, nanos) = (nanos / SECOND, (nanos % SECOND) as i32);
+                prost_types::Duration { seconds, nanos }.encode_to_vec()
+            }),
+            "\"1m30s\"",
+        ),
+        ValueType::Timestamp => (
+            literal.parse().ok().map(|instant: prost_types::Timestamp| instant.encode_to_vec()),
+            "\"2019-05-06T07:08:09Z\"",
+        ),
+        ValueType::StringMap => (None, "request.headers"),
+        _ => (Some(literal.as_bytes().to_vec()), ""),
     };
-    Ok(match value_type {
-        ValueType::IpAddress => {
-            let addr: std::net::IpAddr = literal.parse().map_err(|_| wrong("ip(\"10.0.0.1\")"))?;
-            let addr = mixer_adapter_core::value::IpAddress::from(addr);
-            constant(number, |content| wire::bytes(1, &addr.value, content))
-        }
-        ValueType::Duration => {
-            let nanos = parse_duration(literal).ok_or_else(|| wrong("\"1m30s\""))?;
-            let length = prost_types::Duration { seconds: nanos / SECOND, nanos: (nanos % SECOND) as i32 };
-            constant(number, |content| wire::bytes(1, &prost::Message::encode_to_vec(&length), content))
-        }
-        ValueType::Timestamp => {
-            let instant: prost_types::Timestamp =
-                literal.parse().map_err(|_| wrong("\"2019-05-06T07:08:09Z\""))?;
-            constant(number, |content| wire::bytes(1, &prost::Message::encode_to_vec(&instant), content))
-        }
-        ValueType::StringMap => return Err(wrong("request.headers")),
-        _ => constant(number, |content| wire::bytes(1, literal.as_bytes(), content)),
-    })
-}
-
-fn constant(number: u32, content: impl FnOnce(&mut Vec<u8>)) -> Field {
-    Field::Constant(message_field(number, content))
+    let Some(content) = content else {
+        let reason = format!("{literal:?} is not of type {value_type}; write it like {example}");
+        return Err(ParamsError::single(path, reason));
+    };
+    Ok(Field::Constant(message_field(number, |message| wire::bytes(1, &content, message))))
 }
 
 pub(super) fn constant_value(

@@ -6,7 +6,7 @@ use crate::expression::CompileError;
 pub(crate) struct ParamsError {
     /// The path of the field, such as `dimensions["code"]`.
     pub field: String,
-    /// What is wrong and how to correct it.
+    /// The fault and how to correct it.
     pub reason: String,
     /// The expression that does not compile, and its error.
     pub expression: Option<(String, CompileError)>,

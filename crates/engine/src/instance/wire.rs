@@ -2,25 +2,10 @@
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-pub(super) fn varint(number: u32, value: u64, message: &mut Vec<u8>) {
-    encode_key(number, WireType::Varint, message);
-    encode_varint(value, message);
-}
-
 pub(super) fn bytes(number: u32, value: &[u8], message: &mut Vec<u8>) {
     encode_key(number, WireType::LengthDelimited, message);
     encode_varint(value.len() as u64, message);
     message.extend_from_slice(value);
-}
-
-pub(super) fn fixed64(number: u32, value: [u8; 8], message: &mut Vec<u8>) {
-    encode_key(number, WireType::SixtyFourBit, message);
-    message.extend_from_slice(&value);
-}
-
-pub(super) fn fixed32(number: u32, value: [u8; 4], message: &mut Vec<u8>) {
-    encode_key(number, WireType::ThirtyTwoBit, message);
-    message.extend_from_slice(&value);
 }
 
 /// Writes a field whose length is not known in advance. One byte is reserved for the length; longer content is moved.
@@ -44,8 +29,12 @@ pub(super) fn nested<E>(
     Ok(())
 }
 
-pub(super) fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
+/// Writes a field like [`nested`], whose content cannot fail.
+pub(super) fn infallible_nested(number: u32, message: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+    let _: Result<(), std::convert::Infallible> = nested(number, message, |message| {
+        content(message);
+        Ok(())
+    });
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The advice where an expression is not of the type that a field takes.
+//! Advice for expressions that are not of the type of their field.
 
 use super::{ParamsError, literal::quoted};
 use crate::expression::{Evaluated, Expression};
@@ -29,8 +29,8 @@ fn concatenation(text: &str) -> Option<String> {
     let content = quoted(text)?;
     let (at, _) = content.char_indices().next_back()?;
     let (start, end) = content.split_at(at);
-    let is_text = |part: &str| parse_duration(part).is_none();
-    (is_text(start) && is_text(end)).then(|| format!("{start:?} + {end:?}"))
+    let is_text = [start, end].iter().all(|part| parse_duration(part).is_none());
+    is_text.then(|| format!("{start:?} + {end:?}"))
 }
 
 /// A constant expression of a type.

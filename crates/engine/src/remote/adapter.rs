@@ -19,8 +19,8 @@ use mixer_adapter_core::adapter::ConfigErrors;
 use mixer_adapter_host::handler::Caller;
 use mixer_adapter_net::grpc::{TraceParent, frame};
 
-/// A handler's client of an out-of-process adapter. It has connections of its own, which are opened by the first call and
-/// reopened when they end (docs/behaviour/connections.md#connecting).
+/// A handler's client of an out-of-process adapter. The first call opens its connections, which are reopened when they
+/// end (docs/behaviour/connections.md#connecting).
 ///
 /// A call is retried only if the adapter cannot have processed it.
 #[derive(Debug)]
@@ -62,10 +62,8 @@ impl RemoteAdapter {
         let settings = Settings::read(connection)?;
         settings.check_access(&options.access)?;
         let Settings { address, timeout, security } = settings;
-        let security = match security {
-            Some(settings) => Some(Arc::new(Security::load(settings, &address, options, runtime)?)),
-            None => None,
-        };
+        let security = security.map(|settings| Security::load(settings, &address, options, runtime));
+        let security = security.transpose()?.map(Arc::new);
         let scheme = if security.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let named = security.as_ref().and_then(|security| security.server_name());
         let authority = named.map_or_else(|| address.authority(), str::to_owned);
@@ -87,8 +85,8 @@ impl RemoteAdapter {
     /// encoded response. The earlier of `deadline` and the handler's timeout applies.
     ///
     /// # Errors
-    /// The adapter's own status, or: UNAVAILABLE without a connection and after a lost one; DEADLINE_EXCEEDED;
-    /// RESOURCE_EXHAUSTED for a response that is too long; INTERNAL or UNKNOWN for one that is not valid gRPC.
+    /// The adapter's own status; UNAVAILABLE if there is no connection or it is lost; DEADLINE_EXCEEDED; RESOURCE_EXHAUSTED if the
+    /// response is too long; INTERNAL or UNKNOWN if it is not valid gRPC.
     pub async fn call(
         &self,
         path: &PathAndQuery,
@@ -123,6 +121,17 @@ impl RemoteAdapter {
         deadline: Option<Instant>,
         trace: Option<TraceParent>,
     ) -> Result<Bytes, Status> {
+        within(deadline, self.send(path, request, deadline, trace)).await
+    }
+
+    /// Calls a method like [`Self::call_until`], but only the adapter observes the deadline.
+    pub(super) async fn send(
+        &self,
+        path: &PathAndQuery,
+        request: &[&[u8]],
+        deadline: Option<Instant>,
+        trace: Option<TraceParent>,
+    ) -> Result<Bytes, Status> {
         let span = tracing::debug_span!(
             target: "mixer_adapter::remote",
             "remote call",
@@ -133,7 +142,7 @@ impl RemoteAdapter {
         let trace = self.exported_span.and_then(|ids| ids(&span)).or(trace);
         let frame =
             frame(request).map_err(|error| Status::resource_exhausted(format!("the request: {error}")))?;
-        within(deadline, self.attempt(path, frame, deadline, trace)).instrument(span).await
+        self.attempt(path, frame, deadline, trace).instrument(span).await
     }
 
     /// The address as `host:port` or `unix:/path`.

@@ -57,10 +57,10 @@ impl Address {
         }
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
-            return match path.starts_with('/') {
-                true => Ok(Self::Unix(path.into())),
-                false => Err(AddressError::UnixPath(text.to_owned())),
-            };
+            let is_absolute = path.starts_with('/');
+            return is_absolute
+                .then(|| Self::Unix(path.into()))
+                .ok_or_else(|| AddressError::UnixPath(text.to_owned()));
         }
         HostAddress::parse(text).map(Self::Host)
     }
@@ -132,9 +132,10 @@ impl HostAddress {
 impl fmt::Display for HostAddress {
     /// Formats host and port as in a URI.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
         }
     }
 }

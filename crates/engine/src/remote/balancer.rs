@@ -17,8 +17,8 @@ use super::{
     link::{Dialer, Link},
 };
 
-/// The connections of one handler: one, or one to each address of a name, with calls in turn (round robin). They are made on the
-/// first call and maintained by background tasks until this is dropped.
+/// The connections of one handler: one, or one to each address of a name with calls in turn (round robin). The first call opens
+/// them; background tasks maintain them until this is dropped.
 #[derive(Debug)]
 pub(super) struct Balancer {
     dialer: Arc<Dialer>,
@@ -50,9 +50,8 @@ enum Choice {
 
 impl Links {
     fn choose(&self, turn: usize) -> Choice {
-        let up = || self.links.values().filter_map(up);
-        let count = up().count();
-        if let Some(sender) = turn.checked_rem(count).and_then(|turn| up().nth(turn)) {
+        let up = self.links.values().filter_map(up);
+        if let Some(sender) = turn.checked_rem(up.clone().count()).and_then(|turn| up.clone().nth(turn)) {
             return Choice::Sender(sender.clone());
         }
         let mut down = None;
@@ -156,14 +155,18 @@ struct LinkTask {
 
 impl LinkTask {
     async fn run_one(self, number: u64, to: Option<SocketAddr>, retired: CancellationToken) {
-        let publish = |link| {
-            self.links.send_modify(|links| match retired.is_cancelled() {
-                true => drop(links.links.remove(&number)),
-                false => drop(links.links.insert(number, link)),
+        self.publish(number, &retired, Link::Connecting);
+        self.dialer.run(to, &retired, |link| self.publish(number, &retired, link)).await;
+    }
+
+    fn publish(&self, number: u64, retired: &CancellationToken, link: Link) {
+        self.links.send_modify(|links| {
+            drop(if retired.is_cancelled() {
+                links.links.remove(&number)
+            } else {
+                links.links.insert(number, link)
             });
-        };
-        publish(Link::Connecting);
-        self.dialer.run(to, &retired, publish).await;
+        });
     }
 
     /// Maintains a link to each address of the name; resolves the name again at intervals, and while a link is down.
@@ -195,8 +198,9 @@ impl LinkTask {
             };
             let down = async {
                 tokio::time::sleep(self.dialer.options.reconnect.longest).await;
-                let down = |links: &Links| links.links.values().any(|link| matches!(link, Link::Down(_)));
-                let _ = changes.wait_for(down).await;
+                let is_down =
+                    changes.wait_for(|links| links.links.values().any(|link| matches!(link, Link::Down(_))));
+                let _ = is_down.await;
             };
             tokio::select! {
                 () = tokio::time::sleep(again) => {}

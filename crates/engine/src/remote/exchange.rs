@@ -1,7 +1,7 @@
 //! One unary gRPC call over HTTP/2: the request's head and frame, the answer's frame and status.
 //!
 //! tonic's client is not used here: its timeouts are CANCELLED, its limit on sizes is OUT_OF_RANGE, it panics on malformed status
-//! details, and it does not distinguish a call that was never processed from one that was.
+//! details, and it does not distinguish failed calls that the server never began to process.
 
 use std::{
     error::Error as _,

@@ -25,11 +25,11 @@ use mixer_adapter_net::{Stream, tls::TlsError};
 /// The state of one connection.
 #[derive(Clone, Debug)]
 pub(super) enum Link {
-    /// Being made, and nothing has failed yet: calls wait.
+    /// Connecting for the first time: calls wait.
     Connecting,
     /// A connection.
     Up(Sender),
-    /// Failed, and tried again in the background. Calls fail at once, for this reason.
+    /// Connecting again after a failure. Calls fail at once, for this reason.
     Down(Arc<str>),
 }
 
@@ -66,8 +66,8 @@ type Driver = BoxFuture<'static, hyper::Result<()>>;
 const STABLE: Duration = Duration::from_secs(1);
 
 impl Dialer {
-    /// Maintains a connection to an address, or to any of the name's for `None`, until `retired` is cancelled: then it publishes once
-    /// more, makes no other connection, and returns when the calls on the last one are done.
+    /// Maintains a connection to an address (`None`: to any address of the name) until `retired` is cancelled. Then it publishes once
+    /// more, opens no other connection, and returns when the calls on the last one are done.
     pub(super) async fn run(
         &self,
         to: Option<SocketAddr>,
@@ -137,10 +137,7 @@ impl Dialer {
         match tokio::time::timeout(within, self.options.resolver.resolve(host, *port)).await {
             Ok(Ok(mut addresses)) => {
                 addresses.retain(|address| self.options.access.allows_address(host, address.ip()));
-                match addresses.is_empty() {
-                    true => Err(ConnectError::Forbidden(host.clone())),
-                    false => Ok(addresses),
-                }
+                if addresses.is_empty() { Err(ConnectError::Forbidden(host.clone())) } else { Ok(addresses) }
             }
             Ok(Err(source)) => Err(ConnectError::Resolve { host: host.clone(), source }),
             Err(_) => Err(ConnectError::Timeout(within)),
@@ -153,7 +150,7 @@ impl Dialer {
             (None, Address::Host(host)) => self.resolve(host).await?,
             (None, Address::Unix(path)) => return Ok(Stream::Right(UnixStream::connect(path).await?)),
         };
-        // One that does not answer leaves time for the others.
+        // An address that does not answer leaves time for the others.
         let within = self.options.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
         for address in addresses {
@@ -186,8 +183,6 @@ impl Dialer {
 fn log_end(address: &Address, ended: hyper::Result<()>) {
     match ended {
         Ok(()) => tracing::debug!(%address, "connection to the adapter ended"),
-        Err(error) => {
-            tracing::debug!(%address, %error, "connection to the adapter broken");
-        }
+        Err(error) => tracing::debug!(%address, %error, "connection to the adapter broken"),
     }
 }

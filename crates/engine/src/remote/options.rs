@@ -33,7 +33,7 @@ pub struct Options {
     pub close_timeout: Duration,
     /// Delays between attempts to open a session.
     pub setup_backoff: Backoff,
-    /// With `mutual`: the accepted URI SANs of an adapter's certificate. If empty, those of the client's own certificate,
+    /// With `mutual`: the accepted URI SANs of an adapter's certificate. If empty, the SANs of the client's own certificate,
     /// as in Mixer (docs/behaviour/connections.md#mutual-tls).
     pub adapter_sans: Vec<String>,
     /// Maximum age of a token that was read from a file. The first call after that reads the file again.
@@ -91,10 +91,10 @@ impl Resolver {
         let mut addresses = (self.0)(host.to_owned(), port).await?;
         let mut known = std::collections::HashSet::new();
         addresses.retain(|address| known.insert(*address));
-        match addresses.is_empty() {
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no addresses")),
-            false => Ok(addresses),
+        if addresses.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no addresses"));
         }
+        Ok(addresses)
     }
 }
 

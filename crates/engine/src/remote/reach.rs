@@ -1,5 +1,4 @@
-//! The hosts and files that the connection of a handler may use, by the origin of its configuration: it reads files and sends them as tokens, and
-//! connects to hosts.
+//! The hosts and files that the connection of a handler may use, by the origin of its configuration.
 
 use std::{fs, path::Path};
 
@@ -13,21 +12,19 @@ impl Settings {
     /// The fields with the flags that would allow them.
     pub(super) fn check_access(&self, access: &Access) -> Result<(), ConfigErrors> {
         const ADDRESS: &str = "connection.address";
+        let address = match &self.address {
+            Address::Host(address) => access.host(ADDRESS, &address.host),
+            Address::Unix(path) => check_file(access, ADDRESS, path),
+        };
+        let files = self.security.iter().flat_map(security::Settings::files);
+        let files = files.map(|(field, path)| check_file(access, &field, path));
+        let token_host = self.security.as_ref().and_then(security::Settings::token_host);
+        let token_host = token_host.map(|(field, host)| access.host(field, host));
         let mut errors = ConfigErrors::default();
-        let mut check = |checked: Result<(), ConfigErrors>| {
-            for violation in checked.err().into_iter().flat_map(ConfigErrors::into_violations) {
+        for refused in [address].into_iter().chain(files).chain(token_host).filter_map(Result::err) {
+            for violation in refused.into_violations() {
                 errors.push(violation.field, violation.reason);
             }
-        };
-        match &self.address {
-            Address::Host(address) => check(access.host(ADDRESS, &address.host)),
-            Address::Unix(path) => check(check_file(access, ADDRESS, path)),
-        }
-        for (field, path) in self.security.iter().flat_map(security::Settings::files) {
-            check(check_file(access, &field, path));
-        }
-        if let Some((field, host)) = self.security.as_ref().and_then(security::Settings::token_host) {
-            check(access.host(field, host));
         }
         errors.into_result()
     }
@@ -42,10 +39,9 @@ fn check_file(access: &Access, field: &str, path: &Path) -> Result<(), ConfigErr
         // There is nothing to read.
         _ => false,
     };
-    match leads_out {
-        true => {
-            Err(ConfigErrors::single(field, format!("{location} is a link to a file outside --file-root")))
-        }
-        false => Ok(()),
+    if leads_out {
+        let reason = format!("{location} is a link to a file outside --file-root");
+        return Err(ConfigErrors::single(field, reason));
     }
+    Ok(())
 }

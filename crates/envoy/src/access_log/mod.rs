@@ -1,8 +1,7 @@
 //! `envoy.service.accesslog.v3.AccessLogService`: reports entries of access logs (docs/envoy/attributes.md#access-logs).
 //!
-//! Streams are always read, because an Envoy whose stream is not read keeps its entries in memory. What was read waits in a
-//! bounded queue to become instances, which wait in a bounded queue for each handler. What does not fit into a queue is lost,
-//! and counted.
+//! Streams are always read, because otherwise Envoy keeps its entries in memory. Entries wait in a bounded queue to become
+//! instances, which wait in a bounded queue for each handler. Beyond the bounds they are dropped and counted.
 
 mod stream;
 
@@ -12,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
+use mixer_adapter_core::framework::{log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
     Budget, Mixer, Snapshot,
     attribute::{AttributeValue, Bag},
@@ -55,7 +54,7 @@ pub(crate) struct LogQueue {
     messages: mpsc::UnboundedSender<Queued>,
     /// The space of messages, shared by the namespaces of senders.
     space: Arc<SharedSpace>,
-    /// The space used by this queue and those of the handlers.
+    /// The space used by this queue and the queues of handlers.
     pending: TaskTracker,
 }
 
@@ -214,14 +213,7 @@ fn log_failures(mixer: &Mixer, count: usize, failures: &FailureTexts) {
         let report = LoggedDecision::Report { requests: count };
         logged.log(report, Some((tonic::Code::Unknown.into(), &log_text(failures))), "", None);
     }
-    static LIMIT: LogLimit = LogLimit::new();
-    if let Some(suppressed) = LIMIT.admit() {
-        tracing::warn!(
-            error = log_text(failures),
-            suppressed,
-            "entries of an access log could not be reported"
-        );
-    }
+    warn_limited!(error = log_text(failures), "entries of an access log could not be reported");
 }
 
 /// Returns the id of the decision on the request of an entry.
@@ -303,16 +295,8 @@ async fn send(mut received: mpsc::UnboundedReceiver<QueuedBatch>, counters: Arc<
             }
         }
         if let Err(error) = batch.send(&delivery()).await {
-            static LIMIT: LogLimit = LogLimit::new();
-            if let Some(suppressed) = LIMIT.admit() {
-                let handler = &**batch.handler();
-                tracing::warn!(
-                    handler,
-                    error = log_text(error),
-                    suppressed,
-                    "part of an access log was not delivered"
-                );
-            }
+            let handler = &**batch.handler();
+            warn_limited!(handler, error = log_text(error), "part of an access log was not delivered");
             counters.lose(batch.handler(), batch.len());
             for BatchPart { tenant, count, .. } in &parts {
                 tenant.lose(*count);

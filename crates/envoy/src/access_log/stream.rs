@@ -26,7 +26,7 @@ use crate::{
     proto::envoy::service::accesslog::v3::StreamAccessLogsResponse,
 };
 
-/// Maximum size of the identifier of a stream in bytes; that of Envoy 1.40 has about 70 kB.
+/// Maximum size of the identifier of a stream in bytes; Envoy 1.40 sends about 70 kB.
 const MAX_IDENTIFIER: usize = 1 << 20;
 
 /// `StreamAccessLogsMessage` with parts that are not decoded yet.

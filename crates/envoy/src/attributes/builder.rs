@@ -80,16 +80,11 @@ impl AttributeBuilder {
         values: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<(), AttributeError> {
         for (name, text) in values {
-            let Some((slot, value_type)) =
-                self.bag.vocabulary().find(name).map(|declared| (declared.slot, declared.value_type))
-            else {
-                continue;
-            };
-            let value = parse_declared(text, value_type).ok_or_else(|| AttributeError::Value {
-                origin,
-                name: name.to_owned(),
-                value: text.to_owned(),
-                value_type,
+            let Some(declared) = self.bag.vocabulary().find(name) else { continue };
+            let (slot, value_type) = (declared.slot, declared.value_type);
+            let value = parse_declared(text, value_type).ok_or_else(|| {
+                let (name, value) = (name.to_owned(), text.to_owned());
+                AttributeError::Value { origin, name, value, value_type }
             })?;
             self.bag.set(slot, value);
         }
@@ -115,11 +110,7 @@ impl AttributeBuilder {
     }
 
     fn get(&self, name: &str) -> Option<&AttributeValue> {
-        self.bag.at(self.slot(name)?)
-    }
-
-    fn slot(&self, name: &str) -> Option<u32> {
-        self.bag.vocabulary().find(name).map(|declared| declared.slot)
+        self.bag.at(self.bag.vocabulary().find(name)?.slot)
     }
 }
 

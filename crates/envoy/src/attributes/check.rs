@@ -66,11 +66,8 @@ pub(crate) fn check_attributes(
     }
     set_metadata(&mut attributes, "filter metadata", context.metadata_context.as_ref())?;
     set_metadata(&mut attributes, "route metadata", context.route_metadata_context.as_ref())?;
-    let extensions = context.context_extensions.iter();
-    attributes.set_configured(
-        "context extension",
-        extensions.map(|(name, value)| (name.as_str(), value.as_str())),
-    )?;
+    let extensions = context.context_extensions.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    attributes.set_configured("context extension", extensions)?;
     set_service(&mut attributes);
     Ok(attributes.finish())
 }
@@ -101,12 +98,12 @@ fn set_request(
     options: &MappingOptions,
 ) {
     let headers = RequestHeaders::of(http);
-    let header = |name: &str| headers.get(name).filter(|value| !value.is_empty());
-    attributes
-        .set_with("request.id", || header("x-request-id").or(Some(&*http.id)).filter(|id| !id.is_empty()));
+    attributes.set_with("request.id", || {
+        headers.filled("x-request-id").or(Some(&*http.id)).filter(|id| !id.is_empty())
+    });
     set_http(
         attributes,
-        // The fields are those of the request's pseudo-headers.
+        // The fields have the request's pseudo-headers.
         HttpParts {
             method: trimmed(&http.method),
             host: trimmed(&http.host),
@@ -121,22 +118,21 @@ fn set_request(
         body => Some(body),
     });
     if !http.body.is_empty() || !http.raw_body.is_empty() {
-        let is_partial = || header(PARTIAL_BODY).and_then(|value| value.parse::<bool>().ok());
-        attributes.set_with("request.body_truncated", is_partial);
+        attributes.set_with("request.body_truncated", || headers.get(PARTIAL_BODY)?.parse::<bool>().ok());
     }
     attributes.set_with("origin.ip", || {
-        let forwarded = header("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
+        let forwarded = headers.get("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
         forwarded.or_else(|| Some(socket(source?.address.as_ref())?.0))
     });
     if options.trust_forwarded_client_cert {
-        set_forwarded_source(attributes, header("x-forwarded-client-cert"));
+        set_forwarded_source(attributes, headers.get("x-forwarded-client-cert"));
     }
     attributes.set_with("request.headers", || Some(headers.iter().collect::<StringMap>()));
 }
 
-/// Returns the size of the body, unless it is unknown. Envoy states the number of bytes that it has received so far, and 0 for a
-/// body that it does not wait for (docs/behaviour/envoy.md#requests-of-a-check), so that the length comes first; without one, a body of
-/// which a part is missing, or one of HTTP/2 or HTTP/3 that is not sent, may have any size.
+/// Returns the size of the body, unless it is unknown. `content-length` takes precedence, because Envoy states the number of bytes
+/// received so far, or 0 for a body that it does not buffer (docs/behaviour/envoy.md#requests-of-a-check). Without it, the size of a
+/// partial body, and of a body in HTTP/2 or HTTP/3 that is not sent, is unknown.
 fn body_size(http: &HttpRequest, headers: &RequestHeaders<'_>) -> Option<i64> {
     if let Some(length) = headers.get("content-length") {
         return length.parse().ok().filter(|length| *length >= 0);
@@ -154,8 +150,7 @@ fn string_map(entries: &BTreeMap<String, String>) -> StringMap {
     entries.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
-/// Returns the address of the client in `x-forwarded-for`: the last one, before those that trusted proxies in front of this one
-/// have added.
+/// Returns the address of the client in `x-forwarded-for`: the last address that no trusted proxy in front of Envoy has added.
 fn client(list: &str, trusted_hops: usize) -> Option<IpAddr> {
     list.rsplit(',').nth(trusted_hops)?.trim().parse().ok()
 }

@@ -7,8 +7,8 @@ use mixer_adapter_engine::attribute::{Bag, StringMap};
 use super::builder::{AttributeBuilder, AttributeError};
 use crate::{proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor, request_headers::trimmed};
 
-/// Adds the attributes of a descriptor: its entries as a map, and those whose key is the name of an attribute. Values are often those of
-/// headers, with the white space around them.
+/// Adds the attributes of a descriptor: its entries as a map, and each entry whose key is the name of an attribute. Values often come
+/// from headers, with white space around them.
 ///
 /// # Errors
 /// The value of an entry is not of the type of its attribute.
@@ -22,9 +22,9 @@ pub(crate) fn descriptor_attributes(
     attributes.set("context.reporter.kind", "inbound");
     attributes.set_with("context.time", || Some(SystemTime::now()));
     attributes.set_text("ratelimit.domain", domain);
-    let entries = || descriptor.entries.iter().map(|entry| (entry.key.as_str(), trimmed(&entry.value)));
-    attributes.set_with("ratelimit.descriptor", || Some(entries().collect::<StringMap>()));
+    let entries = descriptor.entries.iter().map(|entry| (entry.key.as_str(), trimmed(&entry.value)));
+    attributes.set_with("ratelimit.descriptor", || Some(entries.clone().collect::<StringMap>()));
     attributes.set_some("destination.namespace", namespace);
-    attributes.set_configured("descriptor entry", entries())?;
+    attributes.set_configured("descriptor entry", entries)?;
     Ok(attributes.finish())
 }

@@ -112,11 +112,10 @@ impl NamespaceMap {
 
     /// Returns the namespace of a host in lower case.
     pub(crate) fn find(&self, host: &str) -> Option<&str> {
-        let matches = |pattern: &HostPattern| match pattern.is_suffix {
-            true => host.ends_with(&pattern.text),
-            false => host == pattern.text,
-        };
-        self.0.iter().find(|(pattern, _)| matches(pattern)).map(|(_, namespace)| &**namespace)
+        let mut entries = self.0.iter();
+        let entry = entries
+            .find(|(pattern, _)| host == pattern.text || pattern.is_suffix && host.ends_with(&pattern.text));
+        entry.map(|(_, namespace)| &**namespace)
     }
 }
 

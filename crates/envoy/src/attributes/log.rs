@@ -100,7 +100,7 @@ pub(crate) fn tcp_attributes(
         };
         attributes.set_some("connection.event", event);
         attributes.set_some("context.time", later(common.start_time, common.duration).or(common.start_time));
-        // Without a type an entry is that of the end, the only one that Envoy writes by default.
+        // Without a type it is the entry at the end, which Envoy writes by default.
         let is_closed = !matches!(event, Some("open" | "continue"));
         if is_closed {
             attributes.set_some("connection.duration", common.duration.and_then(length));
@@ -118,7 +118,7 @@ pub(crate) fn tcp_attributes(
     finish(attributes, common)
 }
 
-/// Sets configured attributes, which take precedence, and those that depend on them.
+/// Sets configured attributes, which take precedence, and attributes that depend on them.
 fn finish(mut attributes: AttributeBuilder, common: Option<&AccessLogCommon>) -> Result<Bag, AttributeError> {
     if let Some(common) = common {
         set_metadata(&mut attributes, "filter metadata", common.metadata.as_ref())?;
@@ -145,11 +145,9 @@ fn set_common(
         let direct = common.downstream_direct_remote_address.as_ref();
         Some(socket(common.downstream_remote_address.as_ref().or(direct))?.0)
     });
-    let destination = match is_outbound {
-        true => common.upstream_remote_address.as_ref(),
-        false => common.downstream_local_address.as_ref(),
-    };
-    attributes.set_address("destination.ip", "destination.port", destination);
+    let destination =
+        if is_outbound { &common.upstream_remote_address } else { &common.downstream_local_address };
+    attributes.set_address("destination.ip", "destination.port", destination.as_ref());
     attributes.set_with("context.proxy_error_code", || {
         Some(short_names(&common.response_flags.unwrap_or_default()))
     });
@@ -159,10 +157,8 @@ fn set_common(
     if let Some(decision) = decision(common.metadata.as_ref()) {
         set_decision(attributes, decision);
     }
-    let authority = match common.upstream_cluster.split('|').nth(3).filter(|host| !host.is_empty()) {
-        Some(host) => host,
-        None => authority,
-    };
+    let upstream = common.upstream_cluster.split('|').nth(3).filter(|host| !host.is_empty());
+    let authority = upstream.unwrap_or(authority);
     // A check of an invalid host fails; its entry has the host as it was sent.
     let host = service_host(authority).unwrap_or_else(|_| authority.to_ascii_lowercase());
     attributes.set_text("destination.service.host", &host);
@@ -240,22 +236,30 @@ fn decision(metadata: Option<&Metadata>) -> Option<&Struct> {
 }
 
 fn set_decision(attributes: &mut AttributeBuilder, decision: &Struct) {
-    let field = |name: &str| decision.fields.get(name).and_then(|value| value.kind.as_ref());
-    if let Some(Kind::NumberValue(code)) = field("code") {
+    if let Some(Kind::NumberValue(code)) = field(decision, "code") {
         attributes.set("check.error_code", *code as i64);
     }
-    let text = |name: &str| match field(name) {
-        Some(Kind::StringValue(text)) => Some(text.as_str()),
-        _ => None,
-    };
-    attributes.set_some("check.error_message", text("message"));
-    attributes.set_some("check.decision_id", text("decision_id"));
-    attributes.set_some("check.rules", text("rules"));
+    for (attribute, name) in
+        [("check.error_message", "message"), ("check.decision_id", "decision_id"), ("check.rules", "rules")]
+    {
+        attributes.set_some(attribute, text(decision, name));
+    }
     // Names that access logs do not have, such as DNS names.
     if !attributes.has("source.principal")
-        && let Some(name) = text("source_principal")
+        && let Some(name) = text(decision, "source_principal")
     {
         principal::set_source(attributes, name);
+    }
+}
+
+fn field<'s>(structure: &'s Struct, name: &str) -> Option<&'s Kind> {
+    structure.fields.get(name)?.kind.as_ref()
+}
+
+fn text<'s>(structure: &'s Struct, name: &str) -> Option<&'s str> {
+    match field(structure, name)? {
+        Kind::StringValue(text) => Some(text),
+        _ => None,
     }
 }
 
@@ -268,7 +272,7 @@ fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestPropertie
         RequestMethod::MethodUnspecified => "",
         method => method.as_str_name(),
     };
-    // The headers that are fields of their own.
+    // The headers with separate fields.
     let fields = [
         (":authority", request.authority.as_str()),
         (":method", method),
@@ -298,12 +302,14 @@ fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProper
     attributes.set("response.size", number(response.response_body_bytes));
     let total = response.response_headers_bytes + response.response_body_bytes;
     attributes.set("response.total_size", number(total));
-    let header = |name: &str| {
-        let value = response.response_trailers.get(name).or_else(|| response.response_headers.get(name));
-        value.map(String::as_str)
-    };
-    attributes.set_with("response.grpc_status", || header("grpc-status"));
-    attributes.set_with("response.grpc_message", || header("grpc-message"));
+    for (attribute, name) in
+        [("response.grpc_status", "grpc-status"), ("response.grpc_message", "grpc-message")]
+    {
+        attributes.set_with(attribute, || {
+            let trailer = response.response_trailers.get(name);
+            trailer.or_else(|| response.response_headers.get(name)).map(String::as_str)
+        });
+    }
     // The entry is the only trace of a request whose check failed.
     if response.response_code_details.starts_with(CHECK_FAILED) && !attributes.has("check.error_message") {
         attributes.set_text("check.error_message", &response.response_code_details);

@@ -6,7 +6,7 @@ use prost_types::{Struct, Value, value::Kind};
 use super::builder::{AttributeBuilder, AttributeError};
 use crate::{metadata::METADATA, proto::envoy::config::core::v3::Metadata};
 
-/// The filter that verifies tokens, and that of Istio before 1.5.
+/// The filters that verify tokens: Envoy's, and Istio's before 1.5.
 const JWT: &str = "envoy.filters.http.jwt_authn";
 const ISTIO: &str = "istio_authn";
 
@@ -126,7 +126,7 @@ fn json(values: &Struct) -> serde_json::Value {
 fn json_value(value: &Value) -> serde_json::Value {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
-        // A struct has no integers; those of a token are written as such.
+        // A struct has no integers; integers of a token are written without a fraction.
         Some(Kind::NumberValue(number)) if number.fract() == 0.0 && number.abs() < 9e15 => {
             serde_json::Value::from(*number as i64)
         }

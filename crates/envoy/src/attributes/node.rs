@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) metadata: Option<Struct>,
 }
 
-/// Maximum number of connections of all streams whose bytes are remembered, 40 MB. Further ones have no differences.
+/// Maximum number of connections of all streams whose bytes are remembered, 40 MB. Further connections have no differences.
 const MAX_CONNECTIONS: usize = 1_000_000;
 
 /// Longest text of a node that is used, in bytes.
@@ -42,8 +42,9 @@ pub(crate) struct ConnectionCount(AtomicUsize);
 
 impl ConnectionCount {
     fn acquire(&self) -> bool {
-        let next = |count| (count < MAX_CONNECTIONS).then_some(count + 1);
-        self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
+        let updated =
+            self.0.fetch_update(Relaxed, Relaxed, |count| (count < MAX_CONNECTIONS).then_some(count + 1));
+        updated.is_ok()
     }
 
     fn release(&self, count: usize) {
@@ -74,22 +75,23 @@ struct Connections {
 }
 
 impl LogSender {
-    /// Reads the node of a stream; its connections count towards those of all streams.
+    /// Reads the node of a stream. `count` is the number of connections of all streams.
     pub(crate) fn new(node: Option<&Node>, count: Arc<ConnectionCount>) -> Self {
         let connections = Connections { bytes: Mutex::default(), hasher: RandomState::new(), count };
         let Some(node) = node else { return Self { connections, ..Self::default() } };
         let pod = node.id.split('~').nth(2).filter(|pod| !pod.is_empty() && pod.len() <= MAX_TEXT);
         let metadata = node.metadata.as_ref();
-        let text = |name: &str| {
-            let value = metadata.and_then(|metadata| metadata.fields.get(name));
-            value.and_then(scalar).filter(|text| !text.is_empty() && text.len() <= MAX_TEXT)
-        };
+        let [name, namespace, workload, owner] =
+            ["NAME", "NAMESPACE", "WORKLOAD_NAME", "OWNER"].map(|name| {
+                let text = scalar(metadata?.fields.get(name)?);
+                text.filter(|text| !text.is_empty() && text.len() <= MAX_TEXT)
+            });
         Self {
             uid: pod.map(|pod| format!("kubernetes://{pod}")),
-            pod: text("NAME").or_else(|| Some(pod?.rsplit_once('.')?.0.to_owned())),
-            namespace: text("NAMESPACE").map(Arc::from).or_else(|| Some(pod?.rsplit_once('.')?.1.into())),
-            workload: text("WORKLOAD_NAME"),
-            owner: text("OWNER"),
+            pod: name.or_else(|| Some(pod?.rsplit_once('.')?.0.to_owned())),
+            namespace: namespace.map(Arc::from).or_else(|| Some(pod?.rsplit_once('.')?.1.into())),
+            workload,
+            owner,
             labels: metadata
                 .and_then(|metadata| labels(metadata, "LABELS").or_else(|| labels(metadata, "labels"))),
             connections,
@@ -112,13 +114,14 @@ impl LogSender {
         let Connections { bytes, hasher, count } = &self.connections;
         let id = hasher.hash_one(id);
         let mut bytes = bytes.lock();
-        let before = match is_closed {
-            true => bytes.remove(&id).inspect(|_| count.release(1)).unwrap_or_default(),
-            false if bytes.contains_key(&id) || count.acquire() => {
-                bytes.insert(id, (received, sent)).unwrap_or_default()
-            }
-            false => return None,
+        let before = if is_closed {
+            bytes.remove(&id).inspect(|_| count.release(1))
+        } else if bytes.contains_key(&id) || count.acquire() {
+            bytes.insert(id, (received, sent))
+        } else {
+            return None;
         };
+        let before = before.unwrap_or_default();
         Some((received.saturating_sub(before.0), sent.saturating_sub(before.1)))
     }
 }

@@ -10,13 +10,13 @@ use prost_types::Struct;
 
 use super::{builder::AttributeBuilder, metadata::scalar, node::labels};
 
-/// The objects of each side: those of Istio since 1.24, and before.
+/// The objects of each side, of Istio since 1.24 and of earlier releases.
 const PEERS: [(&str, [&str; 2]); 2] = [
     ("source", ["downstream_peer", "wasm.downstream_peer"]),
     ("destination", ["upstream_peer", "wasm.upstream_peer"]),
 ];
 
-/// Sets the workloads of peers. What is known from certificates and the sender's node takes precedence.
+/// Sets the workloads of peers. Certificates and the sender's node take precedence.
 pub(super) fn set_peers(attributes: &mut AttributeBuilder, objects: &BTreeMap<String, Any>) {
     for (side, names) in PEERS {
         let peer = names.iter().find_map(|name| structure(objects.get(*name)?));
@@ -31,8 +31,8 @@ fn structure(object: &Any) -> Option<Struct> {
 }
 
 fn set_peer(attributes: &mut AttributeBuilder, side: &str, peer: &Struct) {
-    let text = |name: &str| peer.fields.get(name).and_then(scalar).filter(|text| !text.is_empty());
-    let (name, namespace, workload) = (text("name"), text("namespace"), text("workload"));
+    let [name, namespace, workload] = ["name", "namespace", "workload"]
+        .map(|name| peer.fields.get(name).and_then(scalar).filter(|text| !text.is_empty()));
     let uid = name.as_ref().zip(namespace.as_ref());
     let uid = uid.map(|(name, namespace)| format!("kubernetes://{name}.{namespace}"));
     let values: [(&str, Option<AttributeValue>); 6] = [

@@ -2,7 +2,7 @@
 
 use super::builder::AttributeBuilder;
 
-/// An identity without the scheme, with its parts if it is one of Istio.
+/// An identity without the scheme, with its parts if it is in Istio's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Principal<'a> {
     /// The whole name.
@@ -23,8 +23,9 @@ impl<'a> Principal<'a> {
             (Some("ns"), Some(namespace), Some("sa"), Some(account)) => (Some(namespace), Some(account)),
             _ => (None, None),
         };
-        let filled = |part: Option<&'a str>| part.filter(|part| !part.is_empty());
-        Some(Self { name, namespace: filled(namespace), service_account: filled(service_account) })
+        let [namespace, service_account] =
+            [namespace, service_account].map(|part| part.filter(|part| !part.is_empty()));
+        Some(Self { name, namespace, service_account })
     }
 }
 

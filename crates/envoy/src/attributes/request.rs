@@ -18,13 +18,12 @@ pub(super) struct HttpParts<'r> {
     pub(super) path: &'r str,
 }
 
-/// Sets the attributes of a request's first line, and those that are copies of headers, of which `header` returns the value.
+/// Sets the attributes of a request's first line and of headers. `header` returns the value of a header.
 pub(super) fn set_http<'r>(
     attributes: &mut AttributeBuilder,
     parts: HttpParts<'r>,
     header: impl Fn(&str) -> Option<&'r str>,
 ) {
-    let header = |name: &str| header(name).filter(|value| !value.is_empty());
     attributes
         .set_with("context.protocol", || Some(if is_grpc(header("content-type")) { "grpc" } else { "http" }));
     attributes.set_text("request.method", parts.method);
@@ -38,15 +37,19 @@ pub(super) fn set_http<'r>(
         let parameters: Vec<(&str, &str)> = parameters(query?).collect();
         Some(parameters.into_iter().rev().collect::<StringMap>())
     });
-    attributes.set_with("request.referer", || header("referer"));
-    attributes.set_with("request.useragent", || header("user-agent"));
-    let parameter = |name: &str| {
-        let value = query.and_then(|query| parameters(query).find(|(known, _)| *known == name));
-        value.map(|(_, value)| value).filter(|value| !value.is_empty())
-    };
+    attributes.set_with("request.referer", || filled(header("referer")));
+    attributes.set_with("request.useragent", || filled(header("user-agent")));
     attributes.set_with("request.api_key", || {
-        header("x-api-key").or_else(|| parameter("key")).or_else(|| parameter("api_key"))
+        filled(header("x-api-key")).or_else(|| {
+            ["key", "api_key"].iter().find_map(|name| {
+                filled(parameters(query?).find(|(known, _)| known == name).map(|(_, value)| value))
+            })
+        })
     });
+}
+
+fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }
 
 /// Returns whether a content type is gRPC, grpc-web included.

@@ -47,8 +47,8 @@ impl<'c> QuotaCalls<'c> {
         Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits(), caller), tenant }
     }
 
-    /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount that has to be
-    /// given back if the request is refused or fails.
+    /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount to give back
+    /// if the request is refused or fails.
     pub(super) async fn allocate(
         &mut self,
         descriptor: &RateLimitDescriptor,

@@ -40,8 +40,8 @@ pub(super) fn is_done(descriptor: &RateLimitDescriptor) -> bool {
     entry(descriptor, PHASE.0) == Some(PHASE.1)
 }
 
-/// Returns the amount of a descriptor; a negative one is given back. Hits of the descriptor's own may be 0; for those of the
-/// request 0 means absent.
+/// Returns the amount of a descriptor; a negative one is given back. Hits in the descriptor may be 0; in the request, 0 means
+/// absent.
 pub(super) fn amount(descriptor: &RateLimitDescriptor, hits: u32) -> i64 {
     let amount = match descriptor.hits_addend {
         Some(own) => i64::try_from(own).unwrap_or(i64::MAX),
@@ -72,7 +72,7 @@ pub(crate) struct DescriptorResult {
 }
 
 impl DescriptorResult {
-    /// Evaluates the answer to a request of `amount`. Hits that have happened are no decision, and neither are those given back.
+    /// Evaluates the answer to a request of `amount`. Hits at the end of a request, and hits that are given back, are not decided on.
     pub(super) fn new(allocation: Allocation, amount: i64, is_done: bool) -> Self {
         let is_decision = !is_done && amount >= 0;
         let decided_by = allocation.decided_by();
@@ -101,16 +101,16 @@ impl DescriptorResult {
 
     /// Replaces the state of the limit of a grant that was given back.
     pub(super) fn set_limit(&mut self, taken: &TakenAmount, limit: Option<Limit>) {
-        let same = |grant: &&mut QuotaGrant| {
-            (&grant.handler, &grant.instance) == (taken.handler(), taken.instance())
-        };
-        if let Some(grant) = self.grants.iter_mut().find(same) {
+        let mut grants = self.grants.iter_mut();
+        let given_back =
+            grants.find(|grant| (&grant.handler, &grant.instance) == (taken.handler(), taken.instance()));
+        if let Some(grant) = given_back {
             grant.limit = limit;
         }
         self.set_state();
     }
 
-    /// Sets the state of the limit from the first grant. Clients see limits that have an effect; a trial is none.
+    /// Sets the state of the limit from the first grant. Clients see only limits with an effect, not trials.
     fn set_state(&mut self) {
         let visible = self.grants.iter().find(|grant| grant.settings.mode != QuotaMode::Shadow);
         if let Some(limit) = visible.and_then(|grant| grant.limit.as_ref()) {

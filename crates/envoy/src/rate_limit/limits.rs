@@ -38,7 +38,7 @@ fn in_seconds(duration: prost_types::Duration) -> prost_types::Duration {
     }
 }
 
-/// Returns a limit in the longest unit of which its window is a multiple; `None` without a window.
+/// Returns a limit in the longest unit that divides its window; `None` without a window.
 fn current_limit(limit: &Limit) -> Option<RateLimit> {
     let window = in_seconds(limit.window?).seconds;
     let (seconds, unit) = UNITS.into_iter().find(|(seconds, _)| window > 0 && window % seconds == 0)?;

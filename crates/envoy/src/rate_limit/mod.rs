@@ -5,7 +5,7 @@ pub(crate) mod descriptor;
 mod limits;
 mod taken;
 
-use mixer_adapter_core::framework::{digest::Digest, log_limit::LogLimit, log_text::log_text};
+use mixer_adapter_core::framework::{digest::Digest, log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
     QuotaMode, RequestLimit,
     decision_log::{Api, LoggedDecision},
@@ -36,7 +36,7 @@ impl Services {
     /// Requests the quotas of all descriptors.
     ///
     /// # Errors
-    /// UNAVAILABLE if one of them could not be requested: a response without a decision would let the request pass.
+    /// UNAVAILABLE if a quota could not be requested: a response without a decision would let the request pass.
     pub async fn should_rate_limit(
         &self,
         request: RateLimitRequest,
@@ -65,27 +65,19 @@ impl Services {
             if let RateLimitError::Quota(DispatchError::Limit(error)) = &error {
                 self.mixer.counts().over_limit(error.limit);
             }
-            static LIMIT: LogLimit = LogLimit::new();
-            if let Some(suppressed) = LIMIT.admit() {
-                let (peer, domain) = (log_text(caller.peer_name()), log_text(domain));
-                let error = log_text(&error);
-                tracing::warn!(
-                    decision_id,
-                    peer,
-                    domain,
-                    error,
-                    suppressed,
-                    "a rate limit could not be determined"
-                );
-            }
+            warn_limited!(
+                decision_id,
+                peer = log_text(caller.peer_name()),
+                domain = log_text(domain),
+                error = log_text(&error),
+                "a rate limit could not be determined"
+            );
             Status::unavailable(error.to_string())
         })?;
         let outcome_name = RateLimitOutcome::NAMES[outcome as usize];
         tracing::debug!(decision_id, domain, outcome = outcome_name, "a rate limit was determined");
-        let overall = match outcome {
-            RateLimitOutcome::OverLimit => Code::OverLimit,
-            _ => Code::Ok,
-        };
+        let is_over = outcome == RateLimitOutcome::OverLimit;
+        let overall = if is_over { Code::OverLimit } else { Code::Ok };
         let headers: Vec<HeaderValue> =
             header.map(|name| header_value(name.as_str().to_owned(), &id)).into_iter().collect();
         Ok(RateLimitAnswer {
@@ -120,29 +112,28 @@ impl Services {
             let amount = amount(descriptor, request.hits_addend);
             let is_done = is_done(descriptor);
             let dedup_id = request_id.map_or_else(|| self.ids.next(), |id| repeated_id(id, request, index));
-            let add = |tenant: &str, amount| {
+            let allocation = calls.allocate(descriptor, amount, is_done, &dedup_id, |tenant, amount| {
                 // Hits with a trusted request id stay counted: a repeated call is not counted again, and would be free.
                 if request_id.is_none() {
                     taken.add(index, tenant, amount);
                 }
-            };
-            let allocation = calls.allocate(descriptor, amount, is_done, &dedup_id, add).await?;
+            });
+            let allocation = allocation.await?;
             self.mixer.counts().quota(allocation.answer.granted, amount);
             results.push(DescriptorResult::new(allocation, amount, is_done));
         }
-        match results.iter().any(DescriptorResult::is_refused) {
-            true => {
-                for (Hit { index, amount }, limit) in taken.give_back().await {
-                    results[index].set_limit(&amount, limit);
-                }
+        if results.iter().any(DescriptorResult::is_refused) {
+            for (Hit { index, amount }, limit) in taken.give_back().await {
+                results[index].set_limit(&amount, limit);
             }
-            false => taken.commit(),
+        } else {
+            taken.commit();
         }
         Ok(results)
     }
 }
 
-/// Returns the id by which adapters recognize a descriptor of a request whose call is repeated.
+/// Returns the id of a descriptor for deduplication by adapters; it is the same in repeated calls of a request.
 fn repeated_id(request_id: &str, request: &RateLimitRequest, index: usize) -> String {
     let descriptor = &request.descriptors[index];
     let equal = request.descriptors[..index].iter().filter(|earlier| *earlier == descriptor).count();
@@ -151,7 +142,7 @@ fn repeated_id(request_id: &str, request: &RateLimitRequest, index: usize) -> St
     Digest::of(parts).to_string()
 }
 
-/// Returns the outcome of a request, which is refused if one of its descriptors is.
+/// Returns the outcome of a request. It is refused if any descriptor is.
 fn outcome(results: &[DescriptorResult]) -> RateLimitOutcome {
     let over = results.iter().filter_map(|result| match result.verdict {
         Verdict::Over(mode) => Some(mode),

@@ -7,10 +7,10 @@ use std::{
 
 use futures_util::future::join_all;
 use mixer_adapter_core::{
-    framework::{log_limit::LogLimit, log_text::log_text},
+    framework::{log_limit::warn_limited, log_text::log_text},
     proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit,
 };
-use mixer_adapter_engine::dispatch::{Caller, TakenAmount};
+use mixer_adapter_engine::dispatch::{Caller, TakenAmount, max_wait};
 use tokio::{
     runtime::Handle,
     task::JoinHandle,
@@ -64,7 +64,7 @@ pub(super) struct Hit {
     pub(super) amount: TakenAmount,
 }
 
-/// The hits that a call has taken so far. They are given back when this is dropped, as when the client goes away.
+/// The hits that a call has taken so far. They are given back when this is dropped, for example if the client cancels the call.
 pub(super) struct TakenHits<'c> {
     services: &'c Services,
     domain: &'c str,
@@ -91,12 +91,11 @@ impl<'c> TakenHits<'c> {
         self.hits.clear();
     }
 
-    /// Gives the hits back, and returns them with the states of their limits. At half the time that the caller still waits, those are
-    /// omitted.
+    /// Gives the hits back, and returns them with the states of their limits. Returns nothing after half of the time that the caller
+    /// still waits.
     pub(super) async fn give_back(mut self) -> Returned {
         let Some(task) = self.spawn() else { return Vec::new() };
-        let remaining = |deadline: Instant| deadline.saturating_duration_since(Instant::now()) / 2;
-        let returned = timeout(self.caller.deadline.map_or(TIMEOUT, remaining), task).await;
+        let returned = timeout(max_wait(self.caller, TIMEOUT), task).await;
         returned.map(Result::unwrap_or_default).unwrap_or_default()
     }
 
@@ -145,8 +144,8 @@ struct GiveBack {
 impl GiveBack {
     /// The size in memory in bytes.
     fn size(&self) -> usize {
-        let hit = |(hit, id): &(Hit, String)| size_of::<(Hit, String)>() + hit.amount.size() + id.len();
-        TASK + self.domain.len() + self.hits.iter().map(hit).sum::<usize>()
+        let contents: usize = self.hits.iter().map(|(hit, id)| hit.amount.size() + id.len()).sum();
+        TASK + self.domain.len() + size_of_val(&*self.hits) + contents
     }
 
     /// Gives all hits back at the same time.
@@ -177,10 +176,7 @@ impl GiveBack {
     /// Counts and logs hits that could not be given back.
     fn lose(&self, amount: i64, error: &dyn std::fmt::Display) {
         self.counters.hits_lost.fetch_add(amount.unsigned_abs(), Relaxed);
-        static LIMIT: LogLimit = LogLimit::new();
-        if let Some(suppressed) = LIMIT.admit() {
-            let (domain, error) = (log_text(&self.domain), log_text(error));
-            tracing::warn!(domain, error, suppressed, "hits could not be given back");
-        }
+        let domain = &self.domain;
+        warn_limited!(domain = log_text(domain), error = log_text(error), "hits could not be given back");
     }
 }

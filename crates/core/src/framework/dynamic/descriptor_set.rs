@@ -12,7 +12,7 @@ use super::DescriptorError;
 
 /// A `FileDescriptorSet` as in `template` and `adapter` resources.
 ///
-/// Imports that the set lacks are added: those of Istio and Google from this crate, any other as an empty file. A real
+/// Missing imports are added: files of Istio and Google from this crate, any other as an empty file. A real
 /// Mixer does not need them either (docs/behaviour/configuration.md#what-a-template-descriptor-needs).
 #[derive(Clone, Debug)]
 pub struct DescriptorSet {
@@ -70,7 +70,7 @@ impl DescriptorSet {
         if files.is_empty() {
             return Err(DescriptorError::Empty);
         }
-        // prost-reflect 0.16.5 panics at an unknown syntax, such as that of editions.
+        // prost-reflect 0.16.5 panics at an unknown syntax, such as editions.
         for File { name, syntax, .. } in &files {
             if let Some(syntax) =
                 syntax.as_ref().filter(|syntax| !["proto2", "proto3"].contains(&syntax.as_str()))
@@ -120,12 +120,12 @@ fn check_names(pool: &DescriptorPool, files: &[File]) -> Result<(), DescriptorEr
 }
 
 fn is_identifier(name: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    name.bytes().next().is_some_and(is_letter)
-        && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
+    !name.is_empty()
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Encodes the files that the given ones import, directly or not, and that are not among them.
+/// Encodes the direct and indirect imports of `files` that are not in `files`.
 fn missing_imports(files: &[File]) -> Vec<Bytes> {
     let mut present: HashSet<String> = files.iter().map(|file| file.name.clone()).collect();
     let mut imports: Vec<String> = files.iter().flat_map(|file| file.dependency.clone()).collect();

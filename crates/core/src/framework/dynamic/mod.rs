@@ -1,4 +1,4 @@
-//! Templates defined by a descriptor: those of others, in `template` resources and on the command line.
+//! Templates defined by a descriptor, in `template` resources and on the command line.
 
 mod descriptor_set;
 mod error;
@@ -6,7 +6,7 @@ mod infer;
 mod request;
 
 use http::uri::PathAndQuery;
-use prost_reflect::{FileDescriptor, MessageDescriptor};
+use prost_reflect::MessageDescriptor;
 
 pub use descriptor_set::DescriptorSet;
 pub(super) use descriptor_set::known_file;
@@ -60,8 +60,8 @@ impl DynamicTemplate {
         let instance = field.and_then(|field| Some((field.number(), field.kind().as_message()?.clone())));
         let (instance_field, instance) =
             instance.ok_or_else(|| DescriptorError::NoInstance(request.full_name().to_owned()))?;
-        let package = |file: FileDescriptor| file.package_name().to_owned();
-        let package = package(service.parent_file());
+        let file = service.parent_file();
+        let package = file.package_name();
         let type_name = format!("{package}.Type");
         let output = match variety {
             Variety::AttributeGenerator | Variety::CheckWithOutput => {
@@ -71,13 +71,9 @@ impl DynamicTemplate {
             }
             Variety::Check | Variety::Report | Variety::Quota => None,
         };
-        let number = |name: &str| request.get_field_by_name(name).map(|field| field.number());
-        let fields = RequestFields {
-            instance: instance_field,
-            adapter_config: number("adapter_config"),
-            dedup_id: number("dedup_id"),
-            quota_request: number("quota_request"),
-        };
+        let [adapter_config, dedup_id, quota_request] = ["adapter_config", "dedup_id", "quota_request"]
+            .map(|name| request.get_field_by_name(name).map(|field| field.number()));
+        let fields = RequestFields { instance: instance_field, adapter_config, dedup_id, quota_request };
         Ok(Self {
             name,
             variety,

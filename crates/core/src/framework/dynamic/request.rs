@@ -42,7 +42,10 @@ impl DynamicTemplate {
         } else if let Some(instance) = instances.next() {
             request.set_field_by_name("instance", instance);
         }
-        let mut set = |name: &str, encoded: Option<Vec<u8>>| {
+        for (name, encoded) in [
+            ("adapter_config", adapter_config.map(Any::encode_to_vec)),
+            ("quota_request", quota_request.map(QuotaRequest::encode_to_vec)),
+        ] {
             let field = self.request.get_field_by_name(name);
             let message = field.and_then(|field| field.kind().as_message().cloned());
             if let (Some(message), Some(encoded)) = (message, encoded)
@@ -50,9 +53,7 @@ impl DynamicTemplate {
             {
                 request.set_field_by_name(name, Value::Message(value));
             }
-        };
-        set("adapter_config", adapter_config.map(Any::encode_to_vec));
-        set("quota_request", quota_request.map(QuotaRequest::encode_to_vec));
+        }
         HandleRequest {
             encoded: request.encode_to_vec().into(),
             dedup_id: self.request.get_field_by_name("dedup_id").map(|field| field.number()),

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::value::IpAddress;
 
-/// What was expected in place of the JSON.
+/// The expected form of the JSON.
 #[derive(Debug, PartialEq)]
 pub(super) struct ShortFormError(pub &'static str);
 

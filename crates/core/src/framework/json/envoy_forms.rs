@@ -1,4 +1,4 @@
-//! Forms of JSON that Envoy reads in addition to those of proto3.
+//! Forms of JSON that Envoy reads in addition to proto3 JSON.
 
 use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
@@ -49,14 +49,13 @@ fn seconds_and_nanos(fields: &Map<String, Json>) -> Option<(i64, i32)> {
     if fields.keys().any(|name| !["seconds", "nanos"].contains(&name.as_str())) {
         return None;
     }
-    let number = |name: &str| match fields.get(name) {
+    let [seconds, nanos] = ["seconds", "nanos"].map(|name| match fields.get(name) {
         None => Some(0),
         Some(Json::String(text)) => text.parse().ok(),
         Some(number) => number.as_i64(),
-    };
-    let nanos = number("nanos")?;
-    let is_fraction = nanos.unsigned_abs() < 1_000_000_000;
-    Some((number("seconds")?, i32::try_from(nanos).ok().filter(|_| is_fraction)?))
+    });
+    let nanos = i32::try_from(nanos?).ok().filter(|nanos| nanos.unsigned_abs() < 1_000_000_000);
+    Some((seconds?, nanos?))
 }
 
 fn duration(seconds: i64, nanos: i32) -> Json {

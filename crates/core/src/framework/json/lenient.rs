@@ -1,4 +1,4 @@
-//! Configuration that cannot be read as a whole, read as far as Mixer reads it.
+//! Reads faulty configuration as far as Mixer reads it.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -9,8 +9,8 @@ use super::read_json;
 
 /// Reads as much of JSON as Mixer retains of faulty params of a compiled adapter.
 ///
-/// Fields are read in the order of their numbers, those of a oneof last, up to the first one that cannot be read. The fields
-/// or items before it remain. An unknown field is found after all others of its message.
+/// Fields are read in the order of their numbers, but fields of a oneof last, up to the first invalid field. The fields or items
+/// before it remain. An unknown field is found after all others of its message.
 pub fn read_json_leniently(message: &MessageDescriptor, json: Json) -> DynamicMessage {
     let mut read = DynamicMessage::new(message.clone());
     if let Json::Object(fields) = json {
@@ -23,9 +23,10 @@ pub fn read_json_leniently(message: &MessageDescriptor, json: Json) -> DynamicMe
 fn read_fields(mut fields: Map<String, Json>, message: &mut DynamicMessage) -> ControlFlow<()> {
     let descriptor = message.descriptor();
     let mut known: Vec<FieldDescriptor> = descriptor.fields().collect();
-    let is_choice =
-        |field: &FieldDescriptor| field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic());
-    known.sort_by_key(|field| (is_choice(field), field.number()));
+    known.sort_by_key(|field| {
+        let is_choice = field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic());
+        (is_choice, field.number())
+    });
     for field in known {
         let (written, json_name) = (fields.remove(field.name()), fields.remove(field.json_name()));
         match json_name.or(written) {
@@ -71,7 +72,7 @@ fn read_field(field: &FieldDescriptor, json: Json, message: &mut DynamicMessage)
     }
 }
 
-/// The message that a field holds, unless it has a JSON form of its own.
+/// The message that a field holds, unless it has a special JSON form.
 fn nested(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     match field.kind() {
         Kind::Message(message) if !message.full_name().starts_with("google.protobuf.") => Some(message),

@@ -28,9 +28,9 @@ const ANY_TYPE: &str = "@type";
 pub struct JsonError {
     /// The path of the field, `quotas[0].max_amount`; empty for the message itself.
     pub field: String,
-    /// What is wrong and what is expected.
+    /// The fault and the expected value.
     pub reason: String,
-    /// Whether the message has no such field and none of a similar name, so that the field may be one of a later release.
+    /// Whether the message has no field of this or a similar name: the field may exist in a later release.
     pub may_be_newer: bool,
 }
 
@@ -81,7 +81,7 @@ pub fn read_params(message: &MessageDescriptor, json: Json) -> Result<Bytes, Jso
 
 /// Reads a message from JSON.
 ///
-/// Field names are those of the proto file or camelCase, `null` is ignored, and an unknown field is an error. Attribute
+/// Field names are as in the proto file or in camelCase, `null` is ignored, and an unknown field is an error. Attribute
 /// values have short forms: `"x"` for `{"string_value": "x"}`, `"1.2.3.4"` for the bytes of an address.
 ///
 /// # Errors
@@ -90,7 +90,7 @@ pub fn read_json(message: &MessageDescriptor, json: Json) -> Result<DynamicMessa
     Reader::new(message, 1).read(message, json).map_err(first)
 }
 
-/// Same as [`read_json`], but ignores unknown fields: those of a peer that has a newer version of the message.
+/// Same as [`read_json`], but ignores unknown fields: the peer may have a newer version of the message.
 ///
 /// # Errors
 /// The first fault, with the path of its field.
@@ -128,7 +128,7 @@ impl Reader {
     fn read(self, message: &MessageDescriptor, json: Json) -> Result<DynamicMessage, Vec<JsonError>> {
         let json = self.read_message(message, json, "")?;
         deserialize(message, json.clone()).map_err(|error| {
-            // Values that are only read by the message, such as numbers out of range: each field for itself.
+            // Only the message checks some values, such as numbers out of range. Each field is read separately.
             let fields = json.as_object().into_iter().flatten();
             let alone =
                 fields.map(|(name, value)| Json::Object(Map::from_iter([(name.clone(), value.clone())])));
@@ -157,7 +157,7 @@ impl Reader {
             return error_at(path, format!("expected an object with the fields of {}", message.full_name()));
         };
         let mut seen = HashSet::new();
-        let mut read_one = |name: String, value: Json| {
+        let fields = fields.into_iter().map(|(name, value)| {
             let Some(field) =
                 message.get_field_by_name(&name).or_else(|| message.get_field_by_json_name(&name))
             else {
@@ -178,12 +178,8 @@ impl Reader {
                 return error_at(&join(path, field.name()), reason);
             }
             Ok(Some((field.name().to_owned(), self.read_field(&field, value, &join(path, field.name()))?)))
-        };
-        collect(
-            self.max_errors,
-            fields.into_iter().filter_map(|(name, value)| read_one(name, value).transpose()),
-        )
-        .map(Json::Object)
+        });
+        collect(self.max_errors, fields.filter_map(Result::transpose)).map(Json::Object)
     }
 
     /// Reads a `google.protobuf.Any` as a message of the type that it names.
@@ -204,10 +200,10 @@ impl Reader {
             return error_at(&join(path, ANY_TYPE), format!("type {name} is not known"));
         };
         // Messages with a special JSON form have it under `value`.
-        let mut json = match name.starts_with("google.protobuf.") {
-            true => json,
-            false => self.read_message(&message, json, path)?,
-        };
+        let mut json = json;
+        if !name.starts_with("google.protobuf.") {
+            json = self.read_message(&message, json, path)?;
+        }
         json[ANY_TYPE] = type_url.into();
         Ok(json)
     }
@@ -338,7 +334,7 @@ fn whole_number(number: &Number) -> Option<Number> {
     Some(Number::from(double as i64))
 }
 
-/// Converts Go's notation (`1m30s`) to that of proto3 JSON (`90s`).
+/// Converts Go's notation (`1m30s`) to proto3 JSON (`90s`).
 fn read_duration(json: Json, path: &str) -> Read {
     let Json::String(text) = &json else {
         return error_at(path, "expected a duration such as \"300ms\", \"5s\" or \"1m30s\"");

@@ -16,7 +16,7 @@ const STALE_IF_ERROR: &str = "mixer-adapter/cache-stale-if-error";
 /// Maximum of [`STALE_IF_ERROR`].
 const MAX_STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns the policy of a rule. If one of its annotations has no effect, it is that of answers that are not reused.
+/// Returns the policy of a rule. If an annotation is not valid, answers are not reused.
 pub(in super::super) fn cache_policy(resource: &Resource, found: &mut Vec<ValidationError>) -> CachePolicy {
     let mut annotations = Annotations::new(&resource.annotations, "rules", &[MAX_AGE, STALE_IF_ERROR]);
     let max_age = annotations.read(MAX_AGE, "a duration like \"300ms\", \"5s\" or \"1m30s\"", duration);

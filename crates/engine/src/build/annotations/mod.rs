@@ -33,14 +33,14 @@ impl From<AnnotationError> for Box<str> {
     }
 }
 
-/// The annotations of a resource, and those of this project that have no effect.
+/// The annotations of a resource, and the errors in annotations of this project.
 struct Annotations<'a> {
     all: &'a BTreeMap<String, String>,
     errors: Vec<(&'a str, AnnotationError)>,
 }
 
 impl<'a> Annotations<'a> {
-    /// Begins to read the annotations of a resource of a kind; those of this project are `known`.
+    /// Begins to read the annotations of a resource of a kind, for which this project defines `known`.
     fn new(all: &'a BTreeMap<String, String>, kind: &'static str, known: &'static [&'static str]) -> Self {
         let unknown = all.keys().filter(|name| name.starts_with(PREFIX) && !known.contains(&name.as_str()));
         let errors = unknown.map(|name| (name.as_str(), AnnotationError::Unknown { kind, known }));

@@ -24,9 +24,9 @@ use mixer_adapter_core::value::ValueType;
 pub struct Report {
     /// Number of cases with the recorded or a safe outcome.
     pub passed: usize,
-    /// Number of those with a safe outcome in place of the recorded one.
+    /// Number of passed cases with a safe outcome in place of the recorded one.
     pub safer: usize,
-    /// The ids of cases that need functions of their own or were not recorded in this language.
+    /// The ids of cases that need further functions or were not recorded in this language.
     pub skipped: Vec<String>,
     /// The cases with another outcome.
     pub failures: Vec<Difference>,
@@ -52,8 +52,8 @@ pub struct CaseError {
     source: RecordError,
 }
 
-/// Runs all cases of a file in one of the languages; empty lines are skipped. Of errors in CEL and COMPAT only the phase
-/// is compared: their records distinguish few kinds.
+/// Runs all cases of a file in a language; empty lines are skipped. For errors in CEL and COMPAT only the phase is compared:
+/// their records distinguish few kinds.
 ///
 /// # Errors
 /// A line is not a case.
@@ -73,8 +73,8 @@ pub fn run_observed(
     let mut report = Report::default();
     for (index, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         on_line(index);
-        let invalid = |source| CaseError { line: index + 1, source };
-        let case = Case::parse(line).map_err(invalid)?;
+        let line_number = index + 1;
+        let case = Case::parse(line).map_err(|source| CaseError { line: line_number, source })?;
         let recorded = match case.expected(language) {
             Some(recorded) if case.needs_functions.is_none() => recorded,
             _ => {
@@ -82,7 +82,8 @@ pub fn run_observed(
                 continue;
             }
         };
-        let (reasons, safer) = compare(&case, &recorded, language).map_err(invalid)?;
+        let compared = compare(&case, &recorded, language);
+        let (reasons, safer) = compared.map_err(|source| CaseError { line: line_number, source })?;
         if reasons.is_empty() {
             report.passed += 1;
             report.safer += usize::from(safer);
@@ -166,40 +167,35 @@ fn compare(case: &Case, recorded: &Outcome, language: Language) -> Result<(Vec<S
     {
         reasons.push(format!("expected type {expected}, got {actual}"));
     }
-    let mut references = |name: &str, expected: &Option<Vec<String>>, mut actual: Vec<String>| {
-        let Some(mut expected) = expected.clone() else { return };
+    for (name, expected, mut actual) in [
+        ("referenced", &recorded.referenced, all_references(&reads, &vocabulary)),
+        ("referenced on the wire", &recorded.referenced_wire, wire_references(&reads, &vocabulary)),
+    ] {
+        let Some(mut expected) = expected.clone() else { continue };
         expected.sort();
         actual.sort();
         if expected != actual {
             reasons.push(format!("expected {name} {expected:?}, got {actual:?}"));
         }
-    };
-    references("referenced", &recorded.referenced, all_references(&reads, &vocabulary));
-    references("referenced on the wire", &recorded.referenced_wire, wire_references(&reads, &vocabulary));
+    }
     Ok((reasons, safer))
 }
 
 fn accepted(recorded: &Outcome, value_type: Option<ValueType>) -> Result<(Expected, bool), RecordError> {
-    let wrong_type =
-        || Expected::Error { phase: "eval".to_owned(), kind: Some("runtime_type_mismatch".to_owned()) };
     if let Some(error) = recorded.error() {
-        let safe = match (error.kind.as_str(), error.message.as_str()) {
-            ("panic", message) if !message.contains("index out of range") => wrong_type(),
-            ("interpreter_limit", "stack underflow") => {
-                Expected::Error { phase: "eval".to_owned(), kind: Some("attribute_missing".to_owned()) }
+        return Ok(match (error.kind.as_str(), error.message.as_str()) {
+            ("panic", message) if !message.contains("index out of range") => {
+                (Expected::error("eval", "runtime_type_mismatch"), true)
             }
-            ("panic" | "interpreter_limit", _) => Expected::AnyValue,
-            (kind, _) => {
-                return Ok((
-                    Expected::Error { phase: error.phase.clone(), kind: Some(kind.to_owned()) },
-                    false,
-                ));
-            }
-        };
-        return Ok((safe, true));
+            ("interpreter_limit", "stack underflow") => (Expected::error("eval", "attribute_missing"), true),
+            ("panic" | "interpreter_limit", _) => (Expected::AnyValue, true),
+            (kind, _) => (Expected::error(&error.phase, kind), false),
+        });
     }
     match (recorded.value()?, value_type) {
-        (Some(value), Some(value_type)) if !is_value_of(&value, value_type) => Ok((wrong_type(), true)),
+        (Some(value), Some(value_type)) if !is_value_of(&value, value_type) => {
+            Ok((Expected::error("eval", "runtime_type_mismatch"), true))
+        }
         (Some(value), _) => Ok((Expected::Value(value), false)),
         (None, _) => Err(RecordError::NoOutcome),
     }
@@ -217,6 +213,10 @@ fn is_value_of(value: &AttributeValue, value_type: ValueType) -> bool {
 }
 
 impl Expected {
+    fn error(phase: &str, kind: &str) -> Self {
+        Self::Error { phase: phase.to_owned(), kind: Some(kind.to_owned()) }
+    }
+
     fn ignore_kind(&mut self) {
         if let Expected::Error { kind, .. } = self {
             *kind = None;
@@ -265,16 +265,15 @@ impl Display for Actual {
 
 /// `name`, `-name` where it was missing, and the same with `[key]`.
 fn all_references(reads: &Reads, vocabulary: &Vocabulary) -> Vec<String> {
-    let sign = |reference: &Reference<'_>| if reference.present { "" } else { "-" };
-    reads.all(vocabulary).map(|reference| format!("{}{}", sign(&reference), target(&reference))).collect()
+    let all = reads.all(vocabulary);
+    all.map(|read| format!("{}{}", if read.present { "" } else { "-" }, target(&read))).collect()
 }
 
 /// `name=EXACT`, `name[key]=ABSENCE`
 fn wire_references(reads: &Reads, vocabulary: &Vocabulary) -> Vec<String> {
-    let condition = |reference: &Reference<'_>| if reference.present { "EXACT" } else { "ABSENCE" };
-    reads
-        .referenced(vocabulary)
-        .map(|reference| format!("{}={}", target(&reference), condition(&reference)))
+    let referenced = reads.referenced(vocabulary);
+    referenced
+        .map(|read| format!("{}={}", target(&read), if read.present { "EXACT" } else { "ABSENCE" }))
         .collect()
 }
 

@@ -137,10 +137,9 @@ impl TypedValue {
                 bytes.map(|bytes| AttributeValue::Bytes(bytes.into()))
             }
             "string_map" => self.v.as_object().and_then(|entries| {
-                let entry = |(key, value): (&String, &serde_json::Value)| {
-                    Some((key.clone(), value.as_str()?.to_owned()))
-                };
-                Some(AttributeValue::StringMap(entries.iter().map(entry).collect::<Option<_>>()?))
+                let entries =
+                    entries.iter().map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+                Some(AttributeValue::StringMap(entries.collect::<Option<_>>()?))
             }),
             other => return Err(RecordError::UnknownKind(other.to_owned())),
         };

@@ -123,12 +123,8 @@ impl<'c> Checker<'c> {
             Expr::Map(map) => self.map(map, node.id)?,
             Expr::Comprehension(comprehension) => self.comprehension(*comprehension, node.id)?,
             Expr::Struct(_) | Expr::Unspecified => {
-                return Err(self.error(
-                    CompileErrorKind::UnsupportedSyntax,
-                    node.id,
-                    "",
-                    "message literals are not supported",
-                ));
+                let message = "message literals are not supported";
+                return Err(self.error(CompileErrorKind::UnsupportedSyntax, node.id, "", message));
             }
         };
         node.expr = expr;
@@ -162,10 +158,11 @@ impl<'c> Checker<'c> {
             let index = self.used(declaration, id);
             return Some((Expr::Ident(format!("#{index}")), Type::of(declaration.value_type)));
         }
-        let is_prefix =
-            |candidate: &str| candidate.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-        let known = self.vocabulary.iter().any(|declaration| is_prefix(declaration.name));
-        known.then(|| (Expr::Ident(name.to_owned()), Type::Object(name.to_owned())))
+        let is_prefix = self
+            .vocabulary
+            .iter()
+            .any(|declaration| declaration.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')));
+        is_prefix.then(|| (Expr::Ident(name.to_owned()), Type::Object(name.to_owned())))
     }
 
     fn used(&mut self, declaration: Declaration<'_>, id: u64) -> usize {
@@ -196,21 +193,18 @@ impl<'c> Checker<'c> {
                     }
                 }
             }
-            Type::StringMap => {
-                let selected = if select.test { Type::Bool } else { Type::String };
+            operand => {
+                let selected = match operand {
+                    Type::StringMap => Type::String,
+                    Type::Map(_, value) => *value,
+                    Type::Dyn | Type::Open => Type::Dyn,
+                    other => {
+                        let message = format!("{other} has no field `{}`", select.field);
+                        return Err(self.error(CompileErrorKind::ArgumentType, id, &select.field, message));
+                    }
+                };
+                let selected = if select.test { Type::Bool } else { selected };
                 Ok((Expr::Select(select), selected))
-            }
-            Type::Map(_, value) => {
-                let selected = if select.test { Type::Bool } else { *value };
-                Ok((Expr::Select(select), selected))
-            }
-            Type::Dyn | Type::Open => {
-                let selected = if select.test { Type::Bool } else { Type::Dyn };
-                Ok((Expr::Select(select), selected))
-            }
-            other => {
-                let message = format!("{other} has no field `{}`", select.field);
-                Err(self.error(CompileErrorKind::ArgumentType, id, &select.field, message))
             }
         }
     }
@@ -251,7 +245,7 @@ impl<'c> Checker<'c> {
         Ok((Expr::Call(call), result))
     }
 
-    /// Compiles constant patterns. An invalid one remains and is an error when it is evaluated.
+    /// Compiles constant patterns. An invalid pattern remains and is an error when it is evaluated.
     fn prepare(&mut self, arguments: &mut [IdedExpr]) {
         for argument in arguments {
             if let Expr::Literal(LiteralValue::String(source)) = &argument.expr
@@ -267,12 +261,8 @@ impl<'c> Checker<'c> {
         let mut types: Option<(Type, Type)> = None;
         for entry in &mut map.entries {
             let EntryExpr::MapEntry(entry) = &mut entry.expr else {
-                return Err(self.error(
-                    CompileErrorKind::UnsupportedSyntax,
-                    id,
-                    "",
-                    "only map entries are supported here",
-                ));
+                let message = "only map entries are supported here";
+                return Err(self.error(CompileErrorKind::UnsupportedSyntax, id, "", message));
             };
             let (key, value) = (self.check(&mut entry.key)?, self.check(&mut entry.value)?);
             types = Some(match types {

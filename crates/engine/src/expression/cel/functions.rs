@@ -38,20 +38,19 @@ pub(crate) static ENV: LazyLock<Result<Arc<Env>, DeclarationError>> =
 
 fn environment() -> Result<Env, DeclarationError> {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
-    let text = || vec![STRING_TYPE];
     let functions: [(&str, Vec<_>, Function); 12] = [
         ("match", vec![STRING_TYPE, STRING_TYPE], matches_glob),
-        ("reverse", text(), reverse),
-        ("toLower", text(), lower),
-        ("email", text(), email),
-        ("dnsName", text(), dns_name),
-        ("uri", text(), uri),
-        ("ip", text(), ip),
+        ("reverse", vec![STRING_TYPE], reverse),
+        ("toLower", vec![STRING_TYPE], lower),
+        ("email", vec![STRING_TYPE], email),
+        ("dnsName", vec![STRING_TYPE], dns_name),
+        ("uri", vec![STRING_TYPE], uri),
+        ("ip", vec![STRING_TYPE], ip),
         ("emptyStringMap", vec![], empty_string_map),
         ("@matches", vec![STRING_TYPE, DYN_TYPE], matches),
         ("@range", vec![DYN_TYPE, DYN_TYPE, INT_TYPE], range),
-        ("@timestamp", text(), timestamp),
-        ("@duration", text(), duration),
+        ("@timestamp", vec![STRING_TYPE], timestamp),
+        ("@duration", vec![STRING_TYPE], duration),
     ];
     for (name, operands, function) in functions {
         env.add_overload(name, name, operands, function)?;
@@ -104,13 +103,11 @@ fn formatted<'b, 'v>(format: StrFormat, name: &str, operands: &[CowVal<'b, 'v>])
 
 fn ip<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let text = text(&operands, 0)?;
-    match parse_address(text) {
-        Some(address) => own(IpValue(Bytes::copy_from_slice(&address))),
-        None => Err(ExecutionError::function_error(
-            "ip",
-            format!("`{text}` is neither an IPv4 nor an IPv6 address"),
-        )),
-    }
+    let Some(address) = parse_address(text) else {
+        let message = format!("`{text}` is neither an IPv4 nor an IPv6 address");
+        return Err(ExecutionError::function_error("ip", message));
+    };
+    own(IpValue(Bytes::copy_from_slice(&address)))
 }
 
 fn empty_string_map<'b, 'v>(_: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {

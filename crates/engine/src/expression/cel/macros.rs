@@ -73,7 +73,7 @@ fn is_present(choice: &IdedExpr) -> Option<IdedExpr> {
     }
 }
 
-/// Counts the nodes that a macro evaluates for the elements of a range, of which each takes `nodes`.
+/// Counts the nodes that a macro evaluates for a range: `nodes` for each element.
 pub(super) fn count_steps(range: &mut IdedExpr, nodes: usize) {
     let id = range.id;
     let expr = mem::take(&mut range.expr);

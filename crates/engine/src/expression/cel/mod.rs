@@ -80,13 +80,13 @@ impl fmt::Debug for Program {
 /// Compiles an expression in CEL.
 pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
     let whole = Span::new(0, text.len());
-    let count = |symbols: &str| text.bytes().filter(|byte| symbols.as_bytes().contains(byte)).count();
-    if count("+-*/%<>=!?.[({,:") > MAX_OPERATORS || count("?") > MAX_CONDITIONALS {
+    let operators = text.bytes().filter(|byte| b"+-*/%<>=!?.[({,:".contains(byte)).count();
+    if operators > MAX_OPERATORS || text.matches('?').count() > MAX_CONDITIONALS {
         let message =
             format!("this expression has more than {MAX_OPERATORS} operators, or {MAX_CONDITIONALS} `?`");
         return Err(CompileError::new(CompileErrorKind::TooLarge, whole, message));
     }
-    let compiled = on_large_stack(|| {
+    compile_on_large_stack(whole, || {
         let parsed = PrattParser::new().parse(&reserved::mark(text)).map_err(|errors| {
             let errors = errors.errors.iter().map(|error| {
                 CompileError::new(CompileErrorKind::Cel, position(text, error.pos), error.msg.clone())
@@ -96,22 +96,26 @@ pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, Co
             })
         })?;
         check(Language::Cel, parsed, &Spans::Source(text), vocabulary, whole)
-    });
-    compiled.unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, whole, error.to_string())))
+    })
+}
+
+fn compile_on_large_stack(
+    span: Span,
+    compile: impl FnOnce() -> Result<Program, CompileError> + Send,
+) -> Result<Program, CompileError> {
+    on_large_stack(compile)
+        .unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, span, error.to_string())))
 }
 
 /// Compiles an expression in Mixer's own syntax with the semantics of CEL.
 pub(crate) fn compile_compat(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
     let whole = Span::new(0, text.len());
-    let compiled = on_large_stack(|| translate(text, &syntax::parse(text)?, vocabulary));
-    compiled.unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, whole, error.to_string())))
+    compile_on_large_stack(whole, || translate(text, &syntax::parse(text)?, vocabulary))
 }
 
 /// Compiles a part of an expression in Mixer's own syntax, whose source is `text`, with the semantics of CEL.
 pub(crate) fn compile_part(text: &str, ast: &Ast, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
-    let compiled = on_large_stack(|| translate(text, ast, vocabulary));
-    compiled
-        .unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, ast.span, error.to_string())))
+    compile_on_large_stack(ast.span, || translate(text, ast, vocabulary))
 }
 
 fn translate(text: &str, ast: &Ast, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
@@ -228,26 +232,25 @@ impl Program {
     }
 
     fn error(&self, error: ExecutionError) -> EvalError {
-        let kind = match error {
-            ExecutionError::FunctionError { function, message } => {
-                let to = match function.as_str() {
-                    "ip" => Some(ValueType::IpAddress),
-                    "email" => Some(ValueType::EmailAddress),
-                    "dnsName" => Some(ValueType::DnsName),
-                    "uri" => Some(ValueType::Uri),
-                    "timestamp" => Some(ValueType::Timestamp),
-                    "duration" => Some(ValueType::Duration),
-                    _ => None,
-                };
-                match to {
-                    Some(to) => EvalErrorKind::Conversion { to, message: message.into() },
-                    None if function == "matches" => EvalErrorKind::Pattern { message: message.into() },
-                    None => EvalErrorKind::Cel { message: format!("{function}: {message}").into() },
-                }
-            }
-            other => EvalErrorKind::Cel { message: other.to_string().into() },
+        let ExecutionError::FunctionError { function, message } = error else {
+            return EvalError::new(EvalErrorKind::Cel { message: error.to_string().into() }, self.span);
         };
-        EvalError::new(kind, self.span)
+        let to = match function.as_str() {
+            "ip" => ValueType::IpAddress,
+            "email" => ValueType::EmailAddress,
+            "dnsName" => ValueType::DnsName,
+            "uri" => ValueType::Uri,
+            "timestamp" => ValueType::Timestamp,
+            "duration" => ValueType::Duration,
+            "matches" => {
+                return EvalError::new(EvalErrorKind::Pattern { message: message.into() }, self.span);
+            }
+            _ => {
+                let message = format!("{function}: {message}").into();
+                return EvalError::new(EvalErrorKind::Cel { message }, self.span);
+            }
+        };
+        EvalError::conversion(to, self.span, message)
     }
 
     fn value(&self, value: &dyn Val) -> Result<Evaluated<'static>, EvalError> {
@@ -296,6 +299,9 @@ fn string_map(value: &dyn Val) -> Option<StringMap> {
         return Some(map.read());
     }
     let map = value.downcast_ref::<CelMap<'_>>()?;
-    let text = |value: &dyn Val| value.downcast_ref::<CelString<'_>>().map(|text| text.inner().to_owned());
     map.inner().iter().map(|(key, value)| Some((text(key.inner())?, text(value.as_ref())?))).collect()
+}
+
+fn text(value: &dyn Val) -> Option<String> {
+    value.downcast_ref::<CelString<'_>>().map(|text| text.inner().to_owned())
 }

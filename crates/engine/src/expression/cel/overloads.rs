@@ -5,133 +5,84 @@ use super::types::Type::{
     StringMap, Timestamp, Uint, Uri,
 };
 
-struct Overload {
-    name: &'static str,
-    method: bool,
-    operands: &'static [Type],
+/// Functions with the same types.
+struct Overloads {
+    names: &'static [&'static str],
+    is_method: bool,
+    /// The types of operands that are accepted.
+    operands: &'static [&'static [Type]],
     returns: Type,
 }
 
-const fn function(name: &'static str, operands: &'static [Type], returns: Type) -> Overload {
-    Overload { name, method: false, operands, returns }
+const fn functions(
+    names: &'static [&'static str],
+    operands: &'static [&'static [Type]],
+    returns: Type,
+) -> Overloads {
+    Overloads { names, is_method: false, operands, returns }
 }
 
-/// A method; the first operand is the receiver.
-const fn method(name: &'static str, operands: &'static [Type], returns: Type) -> Overload {
-    Overload { name, method: true, operands, returns }
+/// Methods; the first operand is the receiver.
+const fn methods(
+    names: &'static [&'static str],
+    operands: &'static [&'static [Type]],
+    returns: Type,
+) -> Overloads {
+    Overloads { names, is_method: true, operands, returns }
 }
 
-const OVERLOADS: &[Overload] = &[
-    function("_&&_", &[Bool, Bool], Bool),
-    function("_||_", &[Bool, Bool], Bool),
-    function("!_", &[Bool], Bool),
-    function("@not_strictly_false", &[Bool], Bool),
-    function("-_", &[Int], Int),
-    function("-_", &[Double], Double),
-    function("_+_", &[Int, Int], Int),
-    function("_+_", &[Uint, Uint], Uint),
-    function("_+_", &[Double, Double], Double),
-    function("_+_", &[String, String], String),
-    function("_+_", &[Bytes, Bytes], Bytes),
-    function("_+_", &[Timestamp, Duration], Timestamp),
-    function("_+_", &[Duration, Timestamp], Timestamp),
-    function("_+_", &[Duration, Duration], Duration),
-    function("_-_", &[Int, Int], Int),
-    function("_-_", &[Uint, Uint], Uint),
-    function("_-_", &[Double, Double], Double),
-    function("_-_", &[Timestamp, Timestamp], Duration),
-    function("_-_", &[Timestamp, Duration], Timestamp),
-    function("_-_", &[Duration, Duration], Duration),
-    function("_*_", &[Int, Int], Int),
-    function("_*_", &[Uint, Uint], Uint),
-    function("_*_", &[Double, Double], Double),
-    function("_/_", &[Int, Int], Int),
-    function("_/_", &[Uint, Uint], Uint),
-    function("_/_", &[Double, Double], Double),
-    function("_%_", &[Int, Int], Int),
-    function("_%_", &[Uint, Uint], Uint),
-    function("size", &[String], Int),
-    function("size", &[Bytes], Int),
-    method("size", &[String], Int),
-    method("size", &[Bytes], Int),
-    method("contains", &[String, String], Bool),
-    method("startsWith", &[String, String], Bool),
-    method("endsWith", &[String, String], Bool),
-    method("matches", &[String, String], Bool),
-    function("int", &[Int], Int),
-    function("int", &[Uint], Int),
-    function("int", &[Double], Int),
-    function("int", &[String], Int),
-    function("int", &[Timestamp], Int),
-    function("uint", &[Uint], Uint),
-    function("uint", &[Int], Uint),
-    function("uint", &[Double], Uint),
-    function("uint", &[String], Uint),
-    function("double", &[Double], Double),
-    function("double", &[Int], Double),
-    function("double", &[Uint], Double),
-    function("double", &[String], Double),
-    function("string", &[String], String),
-    function("string", &[Bool], String),
-    function("string", &[Int], String),
-    function("string", &[Uint], String),
-    function("string", &[Double], String),
-    function("string", &[Bytes], String),
-    function("string", &[Timestamp], String),
-    function("string", &[Duration], String),
-    function("bytes", &[Bytes], Bytes),
-    function("bytes", &[String], Bytes),
-    function("timestamp", &[String], Timestamp),
-    function("timestamp", &[Int], Timestamp),
-    function("timestamp", &[Timestamp], Timestamp),
-    function("duration", &[String], Duration),
-    function("duration", &[Duration], Duration),
-    function("dyn", &[Dyn], Dyn),
-    function("type", &[Dyn], Meta),
-    method("getFullYear", &[Timestamp], Int),
-    method("getMonth", &[Timestamp], Int),
-    method("getDate", &[Timestamp], Int),
-    method("getDayOfMonth", &[Timestamp], Int),
-    method("getDayOfWeek", &[Timestamp], Int),
-    method("getDayOfYear", &[Timestamp], Int),
-    method("getHours", &[Timestamp], Int),
-    method("getHours", &[Duration], Int),
-    method("getMinutes", &[Timestamp], Int),
-    method("getMinutes", &[Duration], Int),
-    method("getSeconds", &[Timestamp], Int),
-    method("getSeconds", &[Duration], Int),
-    method("getMilliseconds", &[Timestamp], Int),
-    method("getMilliseconds", &[Duration], Int),
-    function("match", &[String, String], Bool),
-    function("reverse", &[String], String),
-    method("reverse", &[String], String),
-    function("toLower", &[String], String),
-    function("email", &[String], Email),
-    function("dnsName", &[String], DnsName),
-    function("uri", &[String], Uri),
-    function("ip", &[String], Ip),
+const OVERLOADS: &[Overloads] = &[
+    functions(&["_&&_", "_||_"], &[&[Bool, Bool]], Bool),
+    functions(&["!_", "@not_strictly_false"], &[&[Bool]], Bool),
+    functions(&["-_"], &[&[Int]], Int),
+    functions(&["-_"], &[&[Double]], Double),
+    functions(&["_+_", "_-_", "_*_", "_/_", "_%_"], &[&[Int, Int]], Int),
+    functions(&["_+_", "_-_", "_*_", "_/_", "_%_"], &[&[Uint, Uint]], Uint),
+    functions(&["_+_", "_-_", "_*_", "_/_"], &[&[Double, Double]], Double),
+    functions(&["_+_"], &[&[String, String]], String),
+    functions(&["_+_"], &[&[Bytes, Bytes]], Bytes),
+    functions(&["_+_"], &[&[Timestamp, Duration], &[Duration, Timestamp]], Timestamp),
+    functions(&["_-_"], &[&[Timestamp, Duration]], Timestamp),
+    functions(&["_+_", "_-_"], &[&[Duration, Duration]], Duration),
+    functions(&["_-_"], &[&[Timestamp, Timestamp]], Duration),
+    functions(&["size"], &[&[String], &[Bytes]], Int),
+    methods(&["size"], &[&[String], &[Bytes]], Int),
+    methods(&["contains", "startsWith", "endsWith", "matches"], &[&[String, String]], Bool),
+    functions(&["int"], &[&[Int], &[Uint], &[Double], &[String], &[Timestamp]], Int),
+    functions(&["uint"], &[&[Uint], &[Int], &[Double], &[String]], Uint),
+    functions(&["double"], &[&[Double], &[Int], &[Uint], &[String]], Double),
+    functions(
+        &["string"],
+        &[&[String], &[Bool], &[Int], &[Uint], &[Double], &[Bytes], &[Timestamp], &[Duration]],
+        String,
+    ),
+    functions(&["bytes"], &[&[Bytes], &[String]], Bytes),
+    functions(&["timestamp"], &[&[String], &[Int], &[Timestamp]], Timestamp),
+    functions(&["duration"], &[&[String], &[Duration]], Duration),
+    functions(&["dyn"], &[&[Dyn]], Dyn),
+    functions(&["type"], &[&[Dyn]], Meta),
+    methods(&["getFullYear", "getMonth", "getDate", "getDayOfMonth"], &[&[Timestamp]], Int),
+    methods(&["getDayOfWeek", "getDayOfYear"], &[&[Timestamp]], Int),
+    methods(&["getHours", "getMinutes", "getSeconds", "getMilliseconds"], &[&[Timestamp], &[Duration]], Int),
+    functions(&["match"], &[&[String, String]], Bool),
+    functions(&["reverse", "toLower"], &[&[String]], String),
+    methods(&["reverse"], &[&[String]], String),
+    functions(&["email"], &[&[String]], Email),
+    functions(&["dnsName"], &[&[String]], DnsName),
+    functions(&["uri"], &[&[String]], Uri),
+    functions(&["ip"], &[&[String]], Ip),
 ];
 
 /// Types that can be compared with `<`.
 const ORDERED: [Type; 8] = [Bool, Int, Uint, Double, String, Bytes, Timestamp, Duration];
 
+/// The functions and operators whose types [`result`] determines.
+const GENERIC: &str = "_==_ _!=_ _<_ _<=_ _>_ _>=_ _?_:_ _[_] @in emptyStringMap pick conditional";
+
 /// Returns whether a function or operator of this name exists.
 pub(crate) fn is_known(name: &str) -> bool {
-    const GENERIC: [&str; 12] = [
-        "_==_",
-        "_!=_",
-        "_<_",
-        "_<=_",
-        "_>_",
-        "_>=_",
-        "_?_:_",
-        "_[_]",
-        "@in",
-        "emptyStringMap",
-        "pick",
-        "conditional",
-    ];
-    GENERIC.contains(&name) || OVERLOADS.iter().any(|overload| overload.name == name)
+    GENERIC.split(' ').any(|known| known == name)
+        || OVERLOADS.iter().any(|overloads| overloads.names.contains(&name))
 }
 
 /// Returns the type of a call with operands of these types, the receiver of a method first; `None` if no overload
@@ -139,13 +90,14 @@ pub(crate) fn is_known(name: &str) -> bool {
 pub(crate) fn result(name: &str, is_method: bool, operands: &[Type]) -> Option<Type> {
     match (name, operands) {
         ("_==_" | "_!=_", [left, right]) => {
-            let is_map = |operand: &Type| matches!(operand, StringMap | Object(_));
             // Mixer's string maps cannot be compared.
-            return (left.fits(right) && !is_map(left) && !is_map(right)).then_some(Bool);
+            let has_map = operands.iter().any(|operand| matches!(operand, StringMap | Object(_)));
+            return (left.fits(right) && !has_map).then_some(Bool);
         }
         ("_<_" | "_<=_" | "_>_" | "_>=_", [left, right]) => {
-            let ordered = |operand: &Type| matches!(operand, Dyn | Open) || ORDERED.contains(operand);
-            return (left.fits(right) && ordered(left) && ordered(right)).then_some(Bool);
+            let mut operands = operands.iter();
+            let is_ordered = operands.all(|type_| matches!(type_, Dyn | Open) || ORDERED.contains(type_));
+            return (left.fits(right) && is_ordered).then_some(Bool);
         }
         ("_?_:_", [condition, yes, no]) => {
             return (condition.fits(&Bool) && yes.fits(no)).then(|| yes.clone().join(no.clone()));
@@ -165,12 +117,11 @@ pub(crate) fn result(name: &str, is_method: bool, operands: &[Type]) -> Option<T
         ("emptyStringMap", []) => return Some(StringMap),
         _ => {}
     }
-    let fits = |overload: &&Overload| {
-        overload.name == name
-            && overload.method == is_method
-            && overload.operands.len() == operands.len()
-            && overload.operands.iter().zip(operands).all(|(wanted, actual)| actual.fits(wanted))
-    };
-    let results = OVERLOADS.iter().filter(fits).map(|overload| overload.returns.clone());
-    results.reduce(Type::join)
+    let named = OVERLOADS.iter().filter(|known| known.is_method == is_method && known.names.contains(&name));
+    let fitting = named.filter(|known| known.operands.iter().any(|wanted| all_fit(operands, wanted)));
+    fitting.map(|known| known.returns.clone()).reduce(Type::join)
+}
+
+fn all_fit(operands: &[Type], wanted: &[Type]) -> bool {
+    operands.len() == wanted.len() && operands.iter().zip(wanted).all(|(actual, wanted)| actual.fits(wanted))
 }

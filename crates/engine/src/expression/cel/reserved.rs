@@ -1,24 +1,11 @@
 //! Words that CEL reserves now but did not in Mixer's version: an attribute may be called `as` or `package`.
 
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "namespace",
-    "package",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+const RESERVED: &str =
+    "as break const continue else for function if import let loop namespace package return var void while";
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.split(' ').any(|reserved| reserved == name)
+}
 
 /// The suffix of a reserved name during parsing.
 const MARK: &str = "__reserved";
@@ -37,7 +24,7 @@ pub(crate) fn mark(text: &str) -> String {
         };
         let (token, after) = rest.split_at(length);
         out.push_str(token);
-        if RESERVED.contains(&token) && !field {
+        if is_reserved(token) && !field {
             out.push_str(MARK);
         }
         field = token == "." || field && token.trim().is_empty();
@@ -48,7 +35,7 @@ pub(crate) fn mark(text: &str) -> String {
 
 /// Removes the mark of a reserved name.
 pub(crate) fn unmark(name: &str) -> &str {
-    name.strip_suffix(MARK).filter(|name| RESERVED.contains(name)).unwrap_or(name)
+    name.strip_suffix(MARK).filter(|name| is_reserved(name)).unwrap_or(name)
 }
 
 fn is_name(c: char) -> bool {

@@ -45,11 +45,11 @@ impl Translator<'_> {
             Literal::Double(number) => Expr::Literal(LiteralValue::Double((*number).into())),
             Literal::Bool(value) => {
                 // CEL has these keywords in lower case only.
-                let word = &self.source[span.start as usize..span.end as usize];
-                match word.contains(char::is_uppercase) {
-                    true => Expr::Ident(word.to_owned()),
-                    false => Expr::Literal(LiteralValue::Boolean((*value).into())),
+                let word = span.of(self.source);
+                if word.contains(char::is_uppercase) {
+                    return Expr::Ident(word.to_owned());
                 }
+                Expr::Literal(LiteralValue::Boolean((*value).into()))
             }
             Literal::Duration(nanos) => {
                 let text = self.node(string(&format_duration(i128::from(*nanos))), span);
@@ -80,8 +80,9 @@ impl Translator<'_> {
             Chain::FirstOf => return self.node(function("pick", operands), span),
         };
         if chain == Chain::Add {
-            let pair = |left, right| self.node(function(name, vec![left, right]), span);
-            return operands.into_iter().reduce(pair).unwrap_or_default();
+            let sum = operands.into_iter();
+            let sum = sum.reduce(|left, right| self.node(function(name, vec![left, right]), span));
+            return sum.unwrap_or_default();
         }
         // A balanced tree, so that a long chain is not nested deeply.
         match operands.len() {
@@ -115,13 +116,10 @@ impl Translator<'_> {
                 return Err(CompileError::new(CompileErrorKind::UnknownFunction, call.name_span, message));
             }
         };
-        let target = match &call.receiver {
-            Some(receiver) => Some(Box::new(self.translate(receiver)?)),
-            None => None,
-        };
+        let target = call.receiver.as_ref().map(|receiver| self.translate(receiver)).transpose()?;
         let args =
             call.arguments.iter().map(|argument| self.translate(argument)).collect::<Result<_, _>>()?;
-        Ok(Expr::Call(CallExpr { func_name: name.to_owned(), target, args }))
+        Ok(Expr::Call(CallExpr { func_name: name.to_owned(), target: target.map(Box::new), args }))
     }
 }
 

@@ -50,7 +50,7 @@ impl Type {
         }
     }
 
-    /// The attribute type with these values; UNSPECIFIED if there is none.
+    /// The attribute type with these values, or UNSPECIFIED.
     pub(crate) fn value_type(&self) -> ValueType {
         match self {
             Type::String => ValueType::String,

@@ -1,4 +1,4 @@
-//! Values of types that CEL does not have: those of Mixer's attributes.
+//! Values of Mixer's attribute types, which CEL does not have.
 
 use std::{
     any::Any,
@@ -88,13 +88,11 @@ impl StepCounter {
     pub(crate) fn add(&self, nodes: usize) -> Result<(), ExecutionError> {
         let counted = self.0.load(Relaxed).saturating_add(nodes);
         self.0.store(counted, Relaxed);
-        match counted > MAX_STEPS {
-            true => {
-                let message = format!("the macros of this expression take more than {MAX_STEPS} steps");
-                Err(ExecutionError::function_error("macros", message))
-            }
-            false => Ok(()),
+        if counted > MAX_STEPS {
+            let message = format!("the macros of this expression take more than {MAX_STEPS} steps");
+            return Err(ExecutionError::function_error("macros", message));
         }
+        Ok(())
     }
 }
 

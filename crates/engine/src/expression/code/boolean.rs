@@ -9,7 +9,7 @@ use super::{
 use crate::{
     attribute::AttributeValue,
     expression::{
-        error::{EvalError, EvalErrorKind},
+        error::EvalError,
         formats::pattern::{self, PatternError},
         span::Span,
     },
@@ -52,14 +52,14 @@ pub(crate) enum Relation {
 }
 
 impl Relation {
-    pub(crate) fn symbol(self) -> &'static str {
+    /// The relation with its operands exchanged.
+    pub(crate) fn reversed(self) -> Self {
         match self {
-            Relation::Equal => "==",
-            Relation::NotEqual => "!=",
-            Relation::Less => "<",
-            Relation::LessOrEqual => "<=",
-            Relation::Greater => ">",
-            Relation::GreaterOrEqual => ">=",
+            Relation::Equal | Relation::NotEqual => self,
+            Relation::Less => Relation::Greater,
+            Relation::LessOrEqual => Relation::GreaterOrEqual,
+            Relation::Greater => Relation::Less,
+            Relation::GreaterOrEqual => Relation::LessOrEqual,
         }
     }
 }
@@ -154,7 +154,7 @@ fn until<'a>(terms: &'a [Expr<Bool>], decisive: bool, env: &mut Env<'a, '_>) -> 
     Ok(!decisive)
 }
 
-/// Matches a pattern with at most one wildcard: a `*` at its end or, if there is none, at its start.
+/// Matches a pattern with at most one wildcard: a `*` at its end, or else at its start.
 pub(crate) fn glob(text: &str, pattern: &str) -> bool {
     match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
         (Some(prefix), _) => text.starts_with(prefix),
@@ -170,18 +170,16 @@ fn matches<'a>(
     span: Span,
     env: &mut Env<'a, '_>,
 ) -> Result<bool, EvalError> {
-    let error = |error: &PatternError| {
-        EvalError::new(EvalErrorKind::Pattern { message: error.to_string().into() }, span)
-    };
     match pattern {
         Pattern::Compiled(regex) => Ok(regex.is_match(&text.value(env)?)),
         Pattern::Invalid(invalid) => {
             text.value(env)?;
-            Err(error(invalid))
+            Err(EvalError::pattern(invalid, span))
         }
         Pattern::Computed(expr) => {
             let (source, text) = (expr.value(env)?, text.value(env)?);
-            Ok(pattern::compile_computed(&source).map_err(|invalid| error(&invalid))?.is_match(&text))
+            let regex = pattern::compile_computed(&source);
+            Ok(regex.map_err(|invalid| EvalError::pattern(&invalid, span))?.is_match(&text))
         }
     }
 }
@@ -200,7 +198,7 @@ impl<K: Comparable> Comparison<K> {
     }
 }
 
-fn ordered<T: PartialOrd + ?Sized>(relation: Relation, left: &T, right: &T) -> bool {
+pub(crate) fn ordered<T: PartialOrd + ?Sized>(relation: Relation, left: &T, right: &T) -> bool {
     match relation {
         Relation::Equal => left == right,
         Relation::NotEqual => left != right,

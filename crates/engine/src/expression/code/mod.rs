@@ -15,7 +15,7 @@ use std::{fmt::Debug, sync::Arc};
 #[cfg(feature = "cel")]
 pub(crate) use address::equal as addresses_equal;
 pub(crate) use address::{AddressOp, parse as parse_address};
-pub(crate) use boolean::{BoolOp, Comparison, Pattern, Relation};
+pub(crate) use boolean::{BoolOp, Comparison, Pattern, Relation, ordered};
 pub(crate) use number::{DoubleOp, IntOp};
 pub(crate) use string::{Key, StrFormat, StrOp};
 pub(crate) use time::{TimestampOp, ZonedTimestamp};
@@ -155,7 +155,7 @@ kinds! {
     Timestamp: Timestamp,
     /// DURATION, in nanoseconds
     Duration: Duration,
-    /// IP_ADDRESS, as bytes; those of a request may be of any length.
+    /// IP_ADDRESS, as bytes; a request may have any length.
     Address: IpAddress,
     /// STRING_MAP
     Map: StringMap,
@@ -299,15 +299,13 @@ fn first<'a, K: Kind>(
 impl Code {
     /// Evaluates for errors and reads only.
     fn run<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<(), EvalError> {
-        match self {
-            Code::Str(expr) => expr.value(env).map(drop),
-            Code::Int(expr) => expr.value(env).map(drop),
-            Code::Double(expr) => expr.value(env).map(drop),
-            Code::Bool(expr) => expr.value(env).map(drop),
-            Code::Timestamp(expr) => expr.value(env).map(drop),
-            Code::Duration(expr) => expr.value(env).map(drop),
-            Code::Address(expr) => expr.value(env).map(drop),
-            Code::Map(expr) => expr.value(env).map(drop),
+        macro_rules! value {
+            ($($kind:ident)*) => {
+                match self {
+                    $(Code::$kind(expr) => expr.value(env).map(drop),)*
+                }
+            };
         }
+        value!(Str Int Double Bool Timestamp Duration Address Map)
     }
 }

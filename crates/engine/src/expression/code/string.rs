@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt::Display, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use super::{Bool, Env, Expr, Kind, Map, Str};
 use crate::{
@@ -128,36 +128,39 @@ fn concat<'a>(parts: &'a [Expr<Str>], env: &mut Env<'a, '_>) -> Result<Cow<'a, s
 
 /// Converts character by character, as Go does: a character never becomes two, and a final sigma is not special.
 pub(crate) fn to_lower(text: Cow<'_, str>) -> Cow<'_, str> {
-    let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     if text.chars().all(|c| lower(c) == c) { text } else { Cow::Owned(text.chars().map(lower).collect()) }
+}
+
+fn lower(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
 }
 
 impl StrFormat {
     /// Validates a string; a DNS name is returned with its punycode decoded, the others unchanged.
     pub(crate) fn validate(self, text: Cow<'_, str>, span: Span) -> Result<Cow<'_, str>, EvalError> {
-        let invalid = |error: &dyn Display| {
-            EvalError::conversion(self.value_type(), span, format!("`{}`: {error}", quoted(&text)))
-        };
         let decoded = match self {
-            StrFormat::DnsName => match dns::to_unicode(&text).map_err(|error| invalid(&error))? {
-                Cow::Borrowed(_) => None,
-                Cow::Owned(decoded) => Some(decoded),
-            },
-            StrFormat::Email => email::validate(&text).map(|()| None).map_err(|error| invalid(&error))?,
-            StrFormat::Uri => uri::validate(&text).map(|()| None).map_err(|error| invalid(&error))?,
+            StrFormat::DnsName => dns::to_unicode(&text).map_err(|error| error.to_string()),
+            StrFormat::Email => email::validate(&text).map(|()| "".into()).map_err(|error| error.to_string()),
+            StrFormat::Uri => uri::validate(&text).map(|()| "".into()).map_err(|error| error.to_string()),
         };
-        Ok(decoded.map_or(text, Cow::Owned))
+        match decoded {
+            Ok(Cow::Owned(decoded)) => Ok(Cow::Owned(decoded)),
+            Ok(Cow::Borrowed(_)) => Ok(text),
+            Err(error) => {
+                let message = format!("`{}`: {error}", quoted(&text));
+                Err(EvalError::conversion(self.value_type(), span, message))
+            }
+        }
     }
 
     /// Returns whether two values are equal. Values from a request may be invalid, which is an error.
     pub(crate) fn equal(self, a: &str, b: &str, span: Span) -> Result<bool, EvalError> {
-        match self {
+        let equal = match self {
             StrFormat::DnsName => Ok(dns::equal(a, b)),
-            StrFormat::Email => email::equal(a, b)
-                .map_err(|error| EvalError::conversion(self.value_type(), span, error.to_string())),
-            StrFormat::Uri => uri::equal(a, b)
-                .map_err(|error| EvalError::conversion(self.value_type(), span, error.to_string())),
-        }
+            StrFormat::Email => email::equal(a, b).map_err(|error| error.to_string()),
+            StrFormat::Uri => uri::equal(a, b).map_err(|error| error.to_string()),
+        };
+        equal.map_err(|message| EvalError::conversion(self.value_type(), span, message))
     }
 
     pub(crate) fn value_type(self) -> ValueType {

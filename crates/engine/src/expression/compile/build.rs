@@ -19,7 +19,7 @@ use crate::{
 };
 use mixer_adapter_core::value::ValueType;
 
-/// Builds a chain; all operands have one type, which is that of the chain.
+/// Builds a chain. All operands have the type of the chain.
 pub(crate) fn chain(chain: Chain, operands: Vec<Typed>, span: Span) -> Result<Typed, CompileError> {
     let value_type = operands.first().map(|first| first.value_type).unwrap_or_default();
     let mut operands = Operands { function: chain.symbol(), operands: operands.into_iter() };
@@ -186,14 +186,8 @@ impl Operands {
         };
         Ok(Expr::operation(match (value_type, format) {
             (_, Some(format)) if equality => {
-                let negated = relation == Relation::NotEqual;
-                BoolOp::FormatsEqual {
-                    format,
-                    negated,
-                    left: self.next()?,
-                    right: self.next()?,
-                    span: operator,
-                }
+                let (negated, span) = (relation == Relation::NotEqual, operator);
+                BoolOp::FormatsEqual { format, negated, left: self.next()?, right: self.next()?, span }
             }
             (ValueType::String, _) | (_, Some(_)) => BoolOp::CompareStrs(self.pair(relation)?),
             (ValueType::Int64, _) => BoolOp::CompareInts(self.pair(relation)?),
@@ -201,7 +195,7 @@ impl Operands {
             (ValueType::Timestamp, _) => BoolOp::CompareTimestamps(self.pair(relation)?),
             (ValueType::Bool, _) if equality => BoolOp::CompareBools(self.pair(relation)?),
             (ValueType::IpAddress, _) if equality => BoolOp::CompareAddresses(self.pair(relation)?),
-            (other, _) => return Err(unsupported(relation.symbol(), other, operator)),
+            (other, _) => return Err(unsupported(Function::Compare(relation).name(), other, operator)),
         }))
     }
 

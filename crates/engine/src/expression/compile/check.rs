@@ -1,6 +1,6 @@
 //! The type rules of calls (docs/behaviour/expressions.md#type-rules) and their errors.
 
-use super::functions::{Function, NAMES, Signature};
+use super::functions::{Function, SIGNATURES, Signature};
 use crate::expression::{
     error::{CompileError, CompileErrorKind},
     span::Span,
@@ -20,18 +20,16 @@ pub(crate) fn callee(call: &Call) -> Result<Function, CompileError> {
     let Some(function) = Function::find(name) else {
         return Err(unknown(name, call.name_span));
     };
-    let error = |message: String, help: String| {
-        Err(CompileError::new(CompileErrorKind::MethodKind, call.name_span, message).help(help))
-    };
-    match (function.signature().receiver, &call.receiver) {
+    let (message, help) = match (function.signature().receiver, &call.receiver) {
         (None, Some(_)) => {
-            error(format!("`{name}` is not a method"), format!("call it as a function, `{name}(..)`"))
+            (format!("`{name}` is not a method"), format!("call it as a function, `{name}(..)`"))
         }
         (Some(_), None) => {
-            error(format!("`{name}` is a method"), format!("call it on a string, `\"..\".{name}(..)`"))
+            (format!("`{name}` is a method"), format!("call it on a string, `\"..\".{name}(..)`"))
         }
-        _ => Ok(function),
-    }
+        _ => return Ok(function),
+    };
+    Err(CompileError::new(CompileErrorKind::MethodKind, call.name_span, message).help(help))
 }
 
 fn unknown(name: &str, span: Span) -> CompileError {
@@ -42,24 +40,21 @@ fn unknown(name: &str, span: Span) -> CompileError {
         "has" => ("function", Some("use `a | default` for an attribute that may be missing".to_owned())),
         "pick" => ("function", Some("use `a | b`".to_owned())),
         _ => {
-            let functions = NAMES.iter().map(|(_, symbol, _)| *symbol);
+            let symbols = SIGNATURES.iter().map(|known| known.symbol);
             let words =
-                functions.filter(|symbol| symbol.starts_with(|letter: char| letter.is_ascii_alphabetic()));
+                symbols.filter(|symbol| symbol.starts_with(|first: char| first.is_ascii_alphabetic()));
             ("function", suggest(name, words).map(|similar| format!("did you mean `{similar}`?")))
         }
     };
-    let error =
-        CompileError::new(CompileErrorKind::UnknownFunction, span, format!("unknown {what} `{name}`"));
-    match help {
-        Some(help) => error.help(help),
-        None => error,
-    }
+    let message = format!("unknown {what} `{name}`");
+    let error = CompileError::new(CompileErrorKind::UnknownFunction, span, message);
+    if let Some(help) = help { error.help(help) } else { error }
 }
 
 /// The type checker of one call.
 pub(crate) struct CallChecker<'c> {
     call: &'c Call,
-    signature: Signature,
+    signature: &'static Signature,
     any: Option<ValueType>,
 }
 
@@ -76,7 +71,7 @@ impl<'c> CallChecker<'c> {
         Err(CompileError::new(CompileErrorKind::ReceiverType, span, message))
     }
 
-    /// Checks that there are enough arguments. Surplus ones are accepted, as in Mixer.
+    /// Checks that there are enough arguments. Surplus arguments are accepted, as in Mixer.
     pub(crate) fn arity(&self, span: Span) -> Result<(), CompileError> {
         let (actual, wanted) = (self.call.arguments.len(), self.signature.arguments.len());
         if actual >= wanted {

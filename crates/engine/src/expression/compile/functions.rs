@@ -31,8 +31,13 @@ pub(crate) enum Function {
     EndsWith,
 }
 
-/// The types of a function. UNSPECIFIED stands for one type that the first operand of it determines.
+/// The names and types of a function. UNSPECIFIED stands for one type that the first operand of it determines.
 pub(crate) struct Signature {
+    function: Function,
+    /// The usual spelling.
+    pub(crate) symbol: &'static str,
+    /// The name for calls of an operator as a function.
+    word: &'static str,
     /// The receiver of a method; `None` for a function.
     pub(crate) receiver: Option<ValueType>,
     pub(crate) arguments: &'static [ValueType],
@@ -41,69 +46,67 @@ pub(crate) struct Signature {
 
 const ANY: ValueType = Unspecified;
 
-/// Every function with its usual spelling and the name by which operators can be called.
-pub(crate) const NAMES: [(Function, &str, &str); 25] = [
-    (Function::Or, "||", "LOR"),
-    (Function::And, "&&", "LAND"),
-    (Function::FirstOf, "|", "OR"),
-    (Function::Add, "+", "ADD"),
-    (Function::Index, "[]", "INDEX"),
-    (Function::Compare(Relation::Equal), "==", "EQ"),
-    (Function::Compare(Relation::NotEqual), "!=", "NEQ"),
-    (Function::Compare(Relation::Less), "<", "LT"),
-    (Function::Compare(Relation::LessOrEqual), "<=", "LEQ"),
-    (Function::Compare(Relation::Greater), ">", "GT"),
-    (Function::Compare(Relation::GreaterOrEqual), ">=", "GEQ"),
-    (Function::Size, "size", "size"),
-    (Function::Conditional, "conditional", "conditional"),
-    (Function::ConditionalString, "conditionalString", "conditionalString"),
-    (Function::EmptyStringMap, "emptyStringMap", "emptyStringMap"),
-    (Function::Ip, "ip", "ip"),
-    (Function::Timestamp, "timestamp", "timestamp"),
-    (Function::DnsName, "dnsName", "dnsName"),
-    (Function::Email, "email", "email"),
-    (Function::Uri, "uri", "uri"),
-    (Function::ToLower, "toLower", "toLower"),
-    (Function::Match, "match", "match"),
-    (Function::Matches, "matches", "matches"),
-    (Function::StartsWith, "startsWith", "startsWith"),
-    (Function::EndsWith, "endsWith", "endsWith"),
+const fn signature(
+    function: Function,
+    symbol: &'static str,
+    word: &'static str,
+    receiver: Option<ValueType>,
+    arguments: &'static [ValueType],
+    returns: ValueType,
+) -> Signature {
+    Signature { function, symbol, word, receiver, arguments, returns }
+}
+
+/// Every function.
+pub(crate) static SIGNATURES: [Signature; 25] = [
+    signature(Function::Or, "||", "LOR", None, &[Bool, Bool], Bool),
+    signature(Function::And, "&&", "LAND", None, &[Bool, Bool], Bool),
+    signature(Function::FirstOf, "|", "OR", None, &[ANY, ANY], ANY),
+    signature(Function::Add, "+", "ADD", None, &[ANY, ANY], ANY),
+    signature(Function::Index, "[]", "INDEX", None, &[StringMap, String], String),
+    signature(Function::Compare(Relation::Equal), "==", "EQ", None, &[ANY, ANY], Bool),
+    signature(Function::Compare(Relation::NotEqual), "!=", "NEQ", None, &[ANY, ANY], Bool),
+    signature(Function::Compare(Relation::Less), "<", "LT", None, &[ANY, ANY], Bool),
+    signature(Function::Compare(Relation::LessOrEqual), "<=", "LEQ", None, &[ANY, ANY], Bool),
+    signature(Function::Compare(Relation::Greater), ">", "GT", None, &[ANY, ANY], Bool),
+    signature(Function::Compare(Relation::GreaterOrEqual), ">=", "GEQ", None, &[ANY, ANY], Bool),
+    signature(Function::Size, "size", "size", None, &[String], Int64),
+    signature(Function::Conditional, "conditional", "conditional", None, &[Bool, ANY, ANY], ANY),
+    signature(
+        Function::ConditionalString,
+        "conditionalString",
+        "conditionalString",
+        None,
+        &[Bool, String, String],
+        String,
+    ),
+    signature(Function::EmptyStringMap, "emptyStringMap", "emptyStringMap", None, &[], StringMap),
+    signature(Function::Ip, "ip", "ip", None, &[String], IpAddress),
+    signature(Function::Timestamp, "timestamp", "timestamp", None, &[String], Timestamp),
+    signature(Function::DnsName, "dnsName", "dnsName", None, &[String], DnsName),
+    signature(Function::Email, "email", "email", None, &[String], EmailAddress),
+    signature(Function::Uri, "uri", "uri", None, &[String], Uri),
+    signature(Function::ToLower, "toLower", "toLower", None, &[String], String),
+    signature(Function::Match, "match", "match", None, &[String, String], Bool),
+    signature(Function::Matches, "matches", "matches", Some(String), &[String], Bool),
+    signature(Function::StartsWith, "startsWith", "startsWith", Some(String), &[String], Bool),
+    signature(Function::EndsWith, "endsWith", "endsWith", Some(String), &[String], Bool),
 ];
 
 impl Function {
     /// Finds a function by its name or operator.
     pub(crate) fn find(name: &str) -> Option<Self> {
-        NAMES
-            .iter()
-            .find(|(_, symbol, word)| *symbol == name || *word == name)
-            .map(|(function, ..)| *function)
+        let mut signatures = SIGNATURES.iter();
+        signatures.find(|known| known.symbol == name || known.word == name).map(|known| known.function)
+    }
+
+    pub(crate) fn signature(self) -> &'static Signature {
+        SIGNATURES.iter().find(|known| known.function == self).unwrap_or(&SIGNATURES[0])
     }
 
     /// The name in messages: the symbol of an operator.
     pub(crate) fn name(self) -> &'static str {
-        NAMES.iter().find(|(function, ..)| *function == self).map_or("", |(_, symbol, _)| symbol)
-    }
-
-    pub(crate) fn signature(self) -> Signature {
-        let (receiver, arguments, returns): (_, &'static [ValueType], _) = match self {
-            Function::Or | Function::And => (None, &[Bool, Bool], Bool),
-            Function::FirstOf | Function::Add => (None, &[ANY, ANY], ANY),
-            Function::Index => (None, &[StringMap, String], String),
-            Function::Compare(_) => (None, &[ANY, ANY], Bool),
-            Function::Size => (None, &[String], Int64),
-            Function::Conditional => (None, &[Bool, ANY, ANY], ANY),
-            Function::ConditionalString => (None, &[Bool, String, String], String),
-            Function::EmptyStringMap => (None, &[], StringMap),
-            Function::Ip => (None, &[String], IpAddress),
-            Function::Timestamp => (None, &[String], Timestamp),
-            Function::DnsName => (None, &[String], DnsName),
-            Function::Email => (None, &[String], EmailAddress),
-            Function::Uri => (None, &[String], Uri),
-            Function::ToLower => (None, &[String], String),
-            Function::Match => (None, &[String, String], Bool),
-            Function::Matches | Function::StartsWith | Function::EndsWith => (Some(String), &[String], Bool),
-        };
-        Signature { receiver, arguments, returns }
+        self.signature().symbol
     }
 
     /// How Mixer treats surplus operands (docs/behaviour/expressions.md#type-rules).
@@ -121,6 +124,6 @@ impl Function {
 pub(crate) enum Excess {
     Ignored,
     Used,
-    /// All are evaluated, including the receiver, and the last ones are used.
+    /// All operands are evaluated, including the receiver, and the last are used.
     Evaluated,
 }

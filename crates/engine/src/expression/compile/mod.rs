@@ -49,14 +49,14 @@ fn constant(literal: &Literal) -> (Code, ValueType) {
 }
 
 fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, ValueType), CompileError> {
-    let error = |message: String| CompileError::new(CompileErrorKind::UnknownAttribute, span, message);
+    const UNKNOWN: CompileErrorKind = CompileErrorKind::UnknownAttribute;
     let Some(declaration) = vocabulary.find(name) else {
-        let error = error(format!("unknown attribute `{name}`"));
-        return Err(match (entry(name, vocabulary), vocabulary.similar(name)) {
-            (Some(entry), _) => error.help(format!("write `{entry}` for an entry of the map")),
-            (None, Some(similar)) => error.help(format!("did you mean `{similar}`?")),
-            (None, None) => error.help("declare it in an attribute manifest"),
-        });
+        let help = match (entry(name, vocabulary), vocabulary.similar(name)) {
+            (Some(entry), _) => format!("write `{entry}` for an entry of the map"),
+            (None, Some(similar)) => format!("did you mean `{similar}`?"),
+            (None, None) => "declare it in an attribute manifest".to_owned(),
+        };
+        return Err(CompileError::new(UNKNOWN, span, format!("unknown attribute `{name}`")).help(help));
     };
     let declared = declaration.value_type;
     let attribute = Attribute::new(declaration, span);
@@ -72,7 +72,8 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
         ValueType::IpAddress => Code::Address(Expr::Attribute(attribute)),
         ValueType::StringMap => Code::Map(Expr::Attribute(attribute)),
         ValueType::Unspecified => {
-            return Err(error(format!("attribute `{name}` is declared without a type")));
+            let message = format!("attribute `{name}` is declared without a type");
+            return Err(CompileError::new(UNKNOWN, span, message));
         }
     };
     Ok((code, declared))
@@ -81,8 +82,10 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
 /// Returns the entry of a map that a name is meant to be: `request.headers["foo"]` for `request.headers.foo`.
 fn entry(name: &str, vocabulary: &Vocabulary) -> Option<String> {
     let mut ends = name.rmatch_indices('.').map(|(end, _)| name.split_at(end));
-    let is_map = |map| vocabulary.find(map).is_some_and(|known| known.value_type == ValueType::StringMap);
-    ends.find(|(map, _)| is_map(map)).map(|(map, key)| format!("{map}[\"{}\"]", &key[1..]))
+    let (map, key) = ends.find(|(map, _)| {
+        vocabulary.find(map).is_some_and(|known| known.value_type == ValueType::StringMap)
+    })?;
+    Some(format!("{map}[\"{}\"]", &key[1..]))
 }
 
 fn compile_chain(
@@ -105,15 +108,16 @@ fn compile_chain(
             Chain::And | Chain::Or => ValueType::Bool,
             Chain::FirstOf | Chain::Add => compiled.first().unwrap_or(&typed).value_type,
         };
-        match typed.value_type == wanted {
-            true => compiled.push(typed),
-            false => errors.push(argument_type(chain.symbol(), wanted, typed.value_type, typed.span)),
+        if typed.value_type == wanted {
+            compiled.push(typed);
+        } else {
+            errors.push(argument_type(chain.symbol(), wanted, typed.value_type, typed.span));
         }
     }
-    match errors.is_empty() {
-        true => build::chain(chain, compiled, span).map_err(|error| vec![error]),
-        false => Err(errors),
+    if errors.is_empty() {
+        return build::chain(chain, compiled, span).map_err(|error| vec![error]);
     }
+    Err(errors)
 }
 
 fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Typed, Vec<CompileError>> {
@@ -152,7 +156,7 @@ fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Type
     Ok(typed)
 }
 
-/// Removes surplus operands; returns those that are evaluated nevertheless.
+/// Removes surplus operands; returns the operands to evaluate nevertheless.
 fn excess(function: Function, operands: &mut Vec<Typed>) -> Vec<Code> {
     let signature = function.signature();
     let wanted = signature.arguments.len() + usize::from(signature.receiver.is_some());

@@ -58,12 +58,14 @@ pub(crate) fn equal(a: &str, b: &str) -> bool {
     if a.eq_ignore_ascii_case(b) {
         return true;
     }
-    let plain =
-        |name: &str| name.is_ascii() && !name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"xn--"));
-    if plain(a) && plain(b) {
+    if [a, b].iter().all(|name| name.is_ascii() && !has_punycode(name)) {
         return false;
     }
     a.split('.').map(canonical).eq(b.split('.').map(canonical))
+}
+
+fn has_punycode(name: &str) -> bool {
+    name.as_bytes().windows(4).any(|window| window.eq_ignore_ascii_case(b"xn--"))
 }
 
 fn canonical(label: &str) -> String {
@@ -71,7 +73,7 @@ fn canonical(label: &str) -> String {
     label.strip_prefix("xn--").and_then(decode).unwrap_or(label)
 }
 
-/// Maximum length of punycode in bytes, that of a whole DNS name: decoding takes quadratic time.
+/// Maximum length of punycode in bytes, the same as of a DNS name: decoding takes quadratic time.
 const MAX_PUNYCODE: usize = 253;
 
 /// Decodes punycode (RFC 3492) without its prefix.

@@ -57,10 +57,8 @@ fn parse(text: &str) -> Result<Address<'_>, EmailError> {
 }
 
 fn dot_atom(text: &str, invalid: fn(String) -> EmailError) -> Result<&str, EmailError> {
-    match text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom)) {
-        true => Ok(text),
-        false => Err(invalid(text.to_owned())),
-    }
+    let is_valid = text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom));
+    if is_valid { Ok(text) } else { Err(invalid(text.to_owned())) }
 }
 
 fn is_atom(c: char) -> bool {

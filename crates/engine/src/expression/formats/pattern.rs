@@ -12,7 +12,7 @@ use crate::expression::error::quoted;
 /// Maximum memory of a compiled pattern in bytes: patterns can come from a request.
 const MAX_SIZE: usize = 1 << 20;
 
-/// Maximum length of a pattern from a request in bytes: to parse it takes a hundred times as much memory.
+/// Maximum length of a pattern from a request in bytes: parsing takes a hundred times as much memory.
 const MAX_COMPUTED: usize = 16 << 10;
 
 /// The maximum number of patterns from requests in the cache.
@@ -31,7 +31,7 @@ pub(crate) struct PatternError {
     reason: String,
 }
 
-/// Compiles a pattern from a request, or finds it among those that were compiled lately.
+/// Returns the compiled pattern from a request, cached if it was used lately.
 pub(crate) fn compile_computed(pattern: &str) -> Compiled {
     if pattern.len() > MAX_COMPUTED {
         let reason = format!("a pattern from a request has at most {} KiB", MAX_COMPUTED >> 10);

@@ -37,7 +37,7 @@ struct Uri<'t> {
 struct Authority<'t> {
     user: Option<&'t str>,
     host: &'t str,
-    /// With its colon; empty if there is none.
+    /// The port with its colon, or an empty text.
     port: &'t str,
 }
 
@@ -91,25 +91,24 @@ fn authority(text: &str) -> Result<Authority<'_>, UriError> {
         None => (None, text),
     };
     if let Some(user) = user {
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
-        if !user.chars().all(fits) {
+        if !user.chars().all(|c| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c)) {
             return Err(UriError::User(user.to_owned()));
         }
         check_escapes(user)?;
     }
-    let (host, port) = match host_port.starts_with('[') {
-        true => host_port.split_at(
-            host_port.rfind(']').ok_or_else(|| UriError::UnclosedBracket(host_port.to_owned()))? + 1,
-        ),
-        false => host_port.split_at(host_port.rfind(':').unwrap_or(host_port.len())),
+    let port_start = if host_port.starts_with('[') {
+        host_port.rfind(']').ok_or_else(|| UriError::UnclosedBracket(host_port.to_owned()))? + 1
+    } else {
+        host_port.rfind(':').unwrap_or(host_port.len())
     };
+    let (host, port) = host_port.split_at(port_start);
     if !port.is_empty()
         && !port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
     {
         return Err(UriError::Port(port.to_owned()));
     }
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c) || !c.is_ascii();
-    if !host.chars().all(fits) {
+    let mut chars = host.chars();
+    if !chars.all(|c| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c) || !c.is_ascii()) {
         return Err(UriError::Host(host.to_owned()));
     }
     check_escapes(host)?;

@@ -19,21 +19,36 @@ pub(crate) struct Ast {
 }
 
 impl Ast {
-    /// All calls in the expression, with where they are, in no particular order.
-    pub(in crate::expression) fn calls(&self) -> impl Iterator<Item = (&Call, Span)> {
+    /// # Errors
+    /// The node would be nested deeper than [`MAX_NESTING`].
+    pub(crate) fn new(node: Node, span: Span) -> Result<Self, CompileError> {
+        let depth = node.children().map(|child| child.depth).max().unwrap_or(0) + 1;
+        if depth > MAX_NESTING { Err(too_deep(span)) } else { Ok(Self { node, span, depth }) }
+    }
+
+    /// Iterates over this part of the expression and all parts of it, in no particular order.
+    fn parts(&self) -> impl Iterator<Item = &Self> {
         let mut open = vec![self];
         iter::from_fn(move || {
-            while let Some(ast) = open.pop() {
-                match &ast.node {
-                    Node::Literal(_) | Node::Attribute(_) => {}
-                    Node::Chain(_, operands) => open.extend(operands),
-                    Node::Call(call) => {
-                        open.extend(call.receiver.as_deref().into_iter().chain(&call.arguments));
-                        return Some((call, ast.span));
-                    }
-                }
-            }
-            None
+            let ast = open.pop()?;
+            open.extend(ast.node.children());
+            Some(ast)
+        })
+    }
+
+    /// Iterates over all calls in the expression with their locations, in no particular order.
+    pub(in crate::expression) fn calls(&self) -> impl Iterator<Item = (&Call, Span)> {
+        self.parts().filter_map(|part| match &part.node {
+            Node::Call(call) => Some((call, part.span)),
+            _ => None,
+        })
+    }
+
+    /// Iterates over the names of all attributes, some more than once.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = &str> {
+        self.parts().filter_map(|part| match &part.node {
+            Node::Attribute(name) => Some(name.as_str()),
+            _ => None,
         })
     }
 }
@@ -46,6 +61,18 @@ pub(crate) enum Node {
     /// `a || b || c` of any length is one node, so that a chain does not count as nesting.
     Chain(Chain, Vec<Ast>),
     Call(Call),
+}
+
+impl Node {
+    /// Iterates over the operands, the receiver of a method first.
+    pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = &Ast> {
+        let (receiver, operands): (_, &[Ast]) = match self {
+            Node::Literal(_) | Node::Attribute(_) => (None, &[]),
+            Node::Chain(_, operands) => (None, operands),
+            Node::Call(call) => (call.receiver.as_deref(), &call.arguments),
+        };
+        receiver.into_iter().chain(operands)
+    }
 }
 
 /// The operators that are chained in practice. All four are left-associative, so a chain equals nested pairs.
@@ -91,38 +118,6 @@ pub(crate) struct Call {
     /// The receiver is a map entry without parentheses, which Mixer's own language does not allow.
     pub(crate) on_entry: bool,
     pub(crate) arguments: Vec<Ast>,
-}
-
-impl Ast {
-    /// # Errors
-    /// The node would be nested deeper than [`MAX_NESTING`].
-    pub(crate) fn new(node: Node, span: Span) -> Result<Self, CompileError> {
-        let below = match &node {
-            Node::Literal(_) | Node::Attribute(_) => None,
-            Node::Chain(_, operands) => operands.iter().map(|operand| operand.depth).max(),
-            Node::Call(call) => {
-                call.receiver.iter().map(|r| r.depth).chain(call.arguments.iter().map(|a| a.depth)).max()
-            }
-        };
-        let depth = below.unwrap_or(0) + 1;
-        if depth > MAX_NESTING { Err(too_deep(span)) } else { Ok(Self { node, span, depth }) }
-    }
-}
-
-impl Ast {
-    /// Returns the names of all attributes, some more than once.
-    pub(crate) fn attributes(&self) -> Vec<&str> {
-        let (mut names, mut open) = (Vec::new(), vec![self]);
-        while let Some(ast) = open.pop() {
-            match &ast.node {
-                Node::Literal(_) => {}
-                Node::Attribute(name) => names.push(name.as_str()),
-                Node::Chain(_, operands) => open.extend(operands),
-                Node::Call(call) => open.extend(call.receiver.as_deref().into_iter().chain(&call.arguments)),
-            }
-        }
-        names
-    }
 }
 
 pub(crate) fn too_deep(span: Span) -> CompileError {

@@ -30,33 +30,8 @@ pub(crate) struct Token {
     pub(crate) span: Span,
 }
 
-const KEYWORDS: [&str; 25] = [
-    "break",
-    "case",
-    "chan",
-    "const",
-    "continue",
-    "default",
-    "defer",
-    "else",
-    "fallthrough",
-    "for",
-    "func",
-    "go",
-    "goto",
-    "if",
-    "import",
-    "interface",
-    "map",
-    "package",
-    "range",
-    "return",
-    "select",
-    "struct",
-    "switch",
-    "type",
-    "var",
-];
+const KEYWORDS: &str = "break case chan const continue default defer else fallthrough for func go goto if import \
+                        interface map package range return select struct switch type var";
 
 /// Longer operators precede their prefixes.
 const OPERATORS: [&str; 47] = [
@@ -150,7 +125,8 @@ impl Lexer<'_> {
     fn word(&mut self) -> TokenKind {
         let rest = self.rest();
         let end = rest.find(|c| !is_letter(c) && !char::is_numeric(c)).unwrap_or(rest.len());
-        let kind = if KEYWORDS.contains(&&rest[..end]) { TokenKind::Keyword } else { TokenKind::Identifier };
+        let is_keyword = KEYWORDS.split(' ').any(|keyword| keyword == &rest[..end]);
+        let kind = if is_keyword { TokenKind::Keyword } else { TokenKind::Identifier };
         self.at += end;
         kind
     }
@@ -190,10 +166,7 @@ impl Lexer<'_> {
             return Err(parse_error(start, self.at, "a hexadecimal fraction needs an exponent, `p0`"));
         }
         let text = &self.source[start..self.at];
-        let misplaced = |text: &str| {
-            text.ends_with('_') || text.contains("__") || text.contains("_.") || text.contains("._")
-        };
-        if misplaced(text) {
+        if text.ends_with('_') || ["__", "_.", "._"].iter().any(|misplaced| text.contains(misplaced)) {
             return Err(parse_error(start, self.at, "`_` must separate two digits of a number"));
         }
         if self.peek() == Some('i') {

@@ -32,7 +32,7 @@ pub(crate) fn parse(source: &str) -> Result<Ast, CompileError> {
     }
 }
 
-/// The precedence of a binary operator, as in Go: that of `|` is higher than that of `==`.
+/// The precedence of a binary operator, as in Go, where `|` binds tighter than `==`.
 fn precedence(kind: TokenKind) -> Option<(u8, &'static str)> {
     let TokenKind::Operator(symbol) = kind else { return None };
     let level = match symbol {
@@ -70,7 +70,7 @@ impl Parser<'_> {
     }
 
     fn text(&self, token: Token) -> &str {
-        &self.source[token.span.start as usize..token.span.end as usize]
+        token.span.of(self.source)
     }
 
     /// Consumes the next token if it is the given operator.
@@ -198,9 +198,14 @@ impl Parser<'_> {
 
     /// Returns whether a bracket begins a type of Go, such as `[]string` or `[2]int`. Go's grammar has no lists like `[1, 2]`.
     fn is_array_type(&self) -> bool {
-        let kind = |offset: usize| self.tokens.get(self.next + offset).map(|token| token.kind);
-        let close = if kind(1) == Some(TokenKind::Operator("]")) { 1 } else { 2 };
-        kind(close) == Some(TokenKind::Operator("]")) && kind(close + 1) == Some(TokenKind::Identifier)
+        use TokenKind::{Identifier, Operator};
+        let kinds: Vec<TokenKind> =
+            self.tokens[self.next + 1..].iter().take(3).map(|token| token.kind).collect();
+        match kinds[..] {
+            [Operator("]"), next, ..] => next == Identifier,
+            [_, close, next] => (close, next) == (Operator("]"), Identifier),
+            _ => false,
+        }
     }
 
     fn literal(&mut self, token: Token) -> Result<Operand, CompileError> {
@@ -209,7 +214,7 @@ impl Parser<'_> {
         Ok(Operand::Value { ast: Ast::new(Node::Literal(literal), token.span)?, entry: false })
     }
 
-    /// Parses what follows a dot.
+    /// Parses the name after a dot.
     fn selection(&mut self, operand: Operand) -> Result<Operand, CompileError> {
         let token = self.token();
         match (token.kind, operand) {
@@ -266,10 +271,10 @@ impl Parser<'_> {
         };
         let span = segments[0].span.to(end);
         let method = segments.pop().unwrap_or(self.token());
-        let receiver = match segments.is_empty() {
-            true => None,
-            false => Some(Box::new(self.attribute(&segments)?)),
-        };
+        let mut receiver = None;
+        if !segments.is_empty() {
+            receiver = Some(Box::new(self.attribute(&segments)?));
+        }
         let ast = call(self.text(method).to_owned(), method.span, receiver, arguments, span)?;
         Ok(Operand::Value { ast, entry: false })
     }

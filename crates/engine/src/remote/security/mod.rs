@@ -44,10 +44,7 @@ impl Security {
         tls::check_server_name(&name)
             .map_err(|error| ConfigErrors::single("connection.address", error.to_string()))?;
         let tls = trust.client(&options.adapter_sans)?;
-        let token = match token {
-            Some(token) => Some(Token::load(token, &tls, options, runtime)?),
-            None => None,
-        };
+        let token = token.map(|token| Token::load(token, &tls, options, runtime)).transpose()?;
         Ok(Self { tls, name, configured_name: server_name, token })
     }
 

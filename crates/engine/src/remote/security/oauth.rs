@@ -25,12 +25,12 @@ use super::{
 use mixer_adapter_core::adapter::{Access, ConfigErrors};
 use mixer_adapter_net::{HttpClient, HttpError, tls};
 
-/// Fetches tokens as an OAuth client with credentials of its own (RFC 6749, section 4.4).
+/// Fetches tokens by the client credentials grant of OAuth (RFC 6749, section 4.4).
 pub(super) struct OAuth {
     settings: OAuthSettings,
     header: Header,
     http: HttpClient,
-    /// The server takes the credentials with the other parameters, not in the `authorization` header.
+    /// Whether the server takes the credentials as parameters instead of the `authorization` header.
     as_params: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 const CLIENT_SECRET: &str = "connection.authentication.tls.oauth.client_secret";
 
 impl OAuth {
-    /// Reads the secret's file once, to find out early that it cannot be read.
+    /// Reads the secret's file once, to report early that it cannot be read.
     pub(super) fn new(
         settings: OAuthSettings,
         tls: Arc<tls::Client>,
@@ -159,8 +159,9 @@ impl OAuth {
 
 /// The credentials in a header (RFC 6749, section 2.3.1).
 fn basic(client_id: &str, secret: &str) -> HeaderValue {
-    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-    let credentials = STANDARD.encode(format!("{}:{}", encoded(client_id), encoded(secret)));
+    let [client_id, secret] =
+        [client_id, secret].map(|text| byte_serialize(text.as_bytes()).collect::<String>());
+    let credentials = STANDARD.encode(format!("{client_id}:{secret}"));
     // Base64 is always a header's value.
     let value = HeaderValue::try_from(format!("Basic {credentials}"));
     let mut value = value.unwrap_or(HeaderValue::from_static(""));
@@ -169,10 +170,12 @@ fn basic(client_id: &str, secret: &str) -> HeaderValue {
 }
 
 fn secret(content: Vec<u8>) -> Result<String, ConfigErrors> {
-    let refused = |why: &str| ConfigErrors::single(CLIENT_SECRET, why);
-    let mut secret = String::from_utf8(content).map_err(|_| refused("holds something that is not UTF-8"))?;
-    secret.truncate(secret.trim_end().len());
-    if secret.is_empty() { Err(refused("holds no secret")) } else { Ok(secret) }
+    let reason = match String::from_utf8(content) {
+        Ok(secret) if !secret.trim_end().is_empty() => return Ok(secret.trim_end().to_owned()),
+        Ok(_) => "holds no secret",
+        Err(_) => "holds something that is not UTF-8",
+    };
+    Err(ConfigErrors::single(CLIENT_SECRET, reason))
 }
 
 fn granted(answer: &Response<Bytes>) -> Result<Grant, OAuthError> {

@@ -7,8 +7,8 @@ use tonic::Status;
 
 use mixer_adapter_host::handler::BoxFuture;
 
-/// A value that is made on first use and refreshed when it is old: once for all concurrent users, and to the end even if they go
-/// away.
+/// A value that is made on first use and refreshed when it is old, once for all concurrent users. Refreshing continues if they are
+/// cancelled.
 pub(super) struct Refreshing<T> {
     state: Arc<Mutex<State<T>>>,
     runtime: Handle,
@@ -20,11 +20,11 @@ pub(super) struct Refreshing<T> {
 #[derive(Clone, Debug)]
 pub(super) struct Cached<T> {
     pub(super) value: T,
-    /// From then on it is refreshed in the background.
+    /// When refreshing in the background begins.
     pub(super) refresh_at: Instant,
-    /// From then on users wait for a refreshed value.
+    /// When users begin to wait for a refreshed value.
     pub(super) wait_at: Instant,
-    /// From then on it is not used even if refreshing fails; `None`: it always is.
+    /// When it expires, even if refreshing fails; `None` if it never does.
     pub(super) good_until: Option<Instant>,
 }
 
@@ -37,7 +37,7 @@ struct State<T> {
 type Making<T> = Shared<BoxFuture<'static, Result<T, Status>>>;
 
 impl<T: Clone + Send + Sync + 'static> Refreshing<T> {
-    /// Creates a value; `first` is one that was made already.
+    /// Creates a value, which is `first` at first.
     pub(super) fn new(runtime: Handle, backoff: Duration, first: Option<Cached<T>>) -> Self {
         let state = State { last: first, failed: None, making: None };
         Self { state: Arc::new(Mutex::new(state)), runtime, backoff }

@@ -37,8 +37,8 @@ pub(super) struct TrustSettings {
 }
 
 impl TrustSettings {
-    /// Reads the files. With mutual TLS an adapter must have one of the SANs given, or if there are none, a URI SAN of the client's
-    /// own certificate; its DNS name does not count. This is Mixer's rule (docs/behaviour/connections.md#mutual-tls).
+    /// Reads the files. With mutual TLS an adapter must have a SAN in `adapter_sans`, or if it is empty, a URI SAN of the client's
+    /// certificate; its DNS name does not count. This is Mixer's rule (docs/behaviour/connections.md#mutual-tls).
     pub(super) fn client(self, adapter_sans: &[String]) -> Result<Arc<tls::Client>, ConfigErrors> {
         let Self { field, ca_certificates, identity } = self;
         let server = match (&identity, adapter_sans) {
@@ -196,18 +196,13 @@ fn read_mutual(mutual: &Mutual, errors: &mut ConfigErrors) -> Option<Settings> {
 }
 
 fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings> {
-    let field = |name: &str| format!("{TLS}.oauth.{name}");
-    let client_secret = required_path(&field("client_secret"), &oauth.client_secret, errors);
+    const FIELD: &str = "connection.authentication.tls.oauth";
+    let client_secret = required_path(&format!("{FIELD}.client_secret"), &oauth.client_secret, errors);
     if oauth.client_id.is_empty() {
-        errors.push(field("client_id"), "is missing");
+        errors.push(format!("{FIELD}.client_id"), "is missing");
     }
-    let token_url = match token_url(&oauth.token_url) {
-        Ok(url) => Some(url),
-        Err(error) => {
-            errors.push(field("token_url"), error.to_string());
-            None
-        }
-    };
+    let token_url = token_url(&oauth.token_url);
+    let token_url = token_url.map_err(|error| errors.push(TOKEN_URL, error.to_string())).ok();
     let mut params = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
     if !oauth.scopes.is_empty() {
         params.push(("scope".to_owned(), oauth.scopes.join(" ")));
@@ -217,10 +212,10 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
             // Some servers have another name for this grant.
             "grant_type" => value.clone_into(&mut params[0].1),
             "client_id" | "client_secret" => {
-                errors.push(field("endpoint_params"), format!("{name:?} has a field of its own"));
+                errors.push(format!("{FIELD}.endpoint_params"), format!("{name:?} has a field of its own"));
             }
             "scope" if !oauth.scopes.is_empty() => {
-                errors.push(field("endpoint_params"), "\"scope\" is given by scopes already");
+                errors.push(format!("{FIELD}.endpoint_params"), "\"scope\" is given by scopes already");
             }
             _ => params.push((name.clone(), value.clone())),
         }
@@ -273,20 +268,17 @@ fn server_name(field: &str, name: &str, errors: &mut ConfigErrors) -> Option<Str
 fn custom_header(name: &str, errors: &mut ConfigErrors) -> Option<Header> {
     // HTTP/2 has lower-case names only.
     let parsed: Option<HeaderName> = name.to_ascii_lowercase().parse().ok();
-    let taken = |name: &HeaderName| {
-        matches!(
+    let name_of_token = parsed.filter(|name| {
+        let is_reserved = matches!(
             name.as_str(),
             "te" | "content-type" | "user-agent" | "host" | "connection" | "content-length"
-        ) || name.as_str().starts_with("grpc-")
-            || name.as_str().ends_with("-bin")
-    };
-    match parsed.filter(|name| !taken(name)) {
-        Some(name) => Some(Header { name, prefix: Prefix::None }),
-        None => {
-            errors.push(format!("{TLS}.custom_header"), format!("a token cannot be sent as {name:?}"));
-            None
-        }
+        );
+        !is_reserved && !name.as_str().starts_with("grpc-") && !name.as_str().ends_with("-bin")
+    });
+    if name_of_token.is_none() {
+        errors.push(format!("{TLS}.custom_header"), format!("a token cannot be sent as {name:?}"));
     }
+    name_of_token.map(|name| Header { name, prefix: Prefix::None })
 }
 
 fn path(text: &str) -> Option<PathBuf> {

@@ -167,11 +167,11 @@ impl Shared {
         encode_key(call.adapter_config, WireType::LengthDelimited, &mut head);
         encode_varint(session.adapter_config.len() as u64, &mut head);
         let request = [&call.request[..], &head[..], &session.adapter_config[..]];
-        self.setup.remote.call_until(call.path, &request, deadline, call.trace).await
+        self.setup.remote.send(call.path, &request, deadline, call.trace).await
     }
 
-    /// Returns the session that replaces one that the adapter has lost. It is created once for all concurrent calls, even if
-    /// they are cancelled. `None` if the renewal is delayed because the previous one did not help.
+    /// Replaces a session that the adapter has lost. The new one is created once for all concurrent calls, even if they are
+    /// cancelled. Returns `None` if the renewal is delayed because the previous one did not help.
     async fn renewed(self: &Arc<Self>, lost: &Arc<Opened>) -> Result<Option<Arc<Opened>>, Status> {
         let begin = self.state.send_if_modified(|state| match state {
             State::Open { session, renewing } if Arc::ptr_eq(session, lost) && !*renewing => {
@@ -183,15 +183,14 @@ impl Shared {
         if begin {
             self.closing.runtime().spawn(self.clone().establish_or_retry());
         }
-        let is_lost = |session: &Arc<Opened>| Arc::ptr_eq(session, lost);
         let mut changes = self.state.subscribe();
-        let being_made = |state: &State| match state {
-            State::Open { session, renewing } => *renewing && is_lost(session),
-            _ => false,
-        };
-        let Ok(state) = changes.wait_for(|state| !being_made(state)).await else { return Ok(None) };
+        let renewed = changes.wait_for(|state| match state {
+            State::Open { session, renewing } => !*renewing || !Arc::ptr_eq(session, lost),
+            _ => true,
+        });
+        let Ok(state) = renewed.await else { return Ok(None) };
         let session = state.opened()?;
-        Ok((!is_lost(&session)).then_some(session))
+        Ok((!Arc::ptr_eq(&session, lost)).then_some(session))
     }
 
     async fn establish_or_retry(self: Arc<Self>) {
@@ -222,8 +221,7 @@ impl Shared {
     /// Tries to open the session; returns whether it succeeded or the session was dropped.
     async fn establish(self: &Arc<Self>) -> bool {
         let made = self.setup.establish().await;
-        let mut dropped = false;
-        let mut done = false;
+        let (mut dropped, mut done) = (false, false);
         self.state.send_modify(|state| match (&*state, &made) {
             (State::Closed, _) => dropped = true,
             (_, Ok(id)) => (*state, done) = (State::open(id.clone()), true),
@@ -235,11 +233,8 @@ impl Shared {
                 tracing::info!(adapter = self.setup.address, id = log_text(id), "session opened");
             }
             Err(error) => {
-                tracing::warn!(
-                    adapter = self.setup.address,
-                    error = log_text(error),
-                    "session not opened; retrying"
-                );
+                let adapter = &self.setup.address;
+                tracing::warn!(adapter, error = log_text(error), "session not opened; retrying");
             }
         }
         done || dropped
@@ -250,12 +245,8 @@ impl Shared {
         let shared = self.clone();
         self.closing.spawn(async move {
             if let Err(error) = shared.setup.close(&id).await {
-                tracing::debug!(
-                    adapter = shared.setup.address,
-                    id = log_text(id),
-                    error = log_text(error),
-                    "CloseSession failed"
-                );
+                let adapter = &shared.setup.address;
+                tracing::debug!(adapter, id = log_text(id), error = log_text(error), "CloseSession failed");
             }
         });
     }

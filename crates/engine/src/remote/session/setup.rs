@@ -130,10 +130,10 @@ impl Setup {
         let path = PathAndQuery::from_static(CLOSE);
         let answer = self.remote.call_until(&path, &[&request], deadline, None).await;
         let response = CloseSessionResponse::decode(answer.map_err(CloseError::Call)?)?;
-        match response.status.filter(|status| status.code != 0) {
-            Some(status) => Err(CloseError::Refused(status)),
-            None => Ok(()),
-        }
+        response
+            .status
+            .filter(|status| status.code != 0)
+            .map_or(Ok(()), |status| Err(CloseError::Refused(status)))
     }
 
     async fn call<M: Message + Default>(
@@ -164,10 +164,8 @@ impl Setup {
 
 /// Checks the status in a response. A missing status means OK, like one with only default values.
 fn check_status(step: SetupStep, status: Option<Status>) -> Result<(), SetupError> {
-    match status.filter(|status| status.code != 0) {
-        Some(status) => Err(SetupError::Refused(RefusedError { step, status })),
-        None => Ok(()),
-    }
+    let failed = status.filter(|status| status.code != 0);
+    failed.map_or(Ok(()), |status| Err(SetupError::Refused(RefusedError { step, status })))
 }
 
 fn refused(step: SetupStep, code: Code, message: &str) -> SetupError {

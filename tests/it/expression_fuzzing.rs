@@ -3,14 +3,17 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use prost_types::Timestamp;
-
-use super::{Expression, Language};
-use crate::attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary};
-use mixer_adapter_core::value::{Value, ValueType};
+use mixer_adapter::{
+    prost_types::Timestamp,
+    value::{Value, ValueType},
+};
+use mixer_adapter_engine::{
+    attribute::{AttributeValue, Bag, Reads, StringMap, Vocabulary},
+    expression::{Expression, Language},
+};
 
 /// The attributes that expressions given to [`run`] may use: two of every type, `as` and `bs`, `ai` and `bi`, ...
-pub const ATTRIBUTES: [(&str, ValueType); 11] = [
+pub(crate) const ATTRIBUTES: [(&str, ValueType); 11] = [
     ("s", ValueType::String),
     ("i", ValueType::Int64),
     ("d", ValueType::Double),
@@ -29,7 +32,7 @@ pub const ATTRIBUTES: [(&str, ValueType); 11] = [
 ///
 /// # Panics
 /// An invariant that holds for every expression and request is violated.
-pub fn run(language: Language, text: &str) -> bool {
+pub(crate) fn run(language: Language, text: &str) -> bool {
     static BAGS: LazyLock<Vec<Bag>> = LazyLock::new(bags);
     let expression = match Expression::compile_in(language, text, BAGS[0].vocabulary()) {
         Ok(expression) => expression,
