@@ -38,9 +38,10 @@ impl Exporter {
     /// The endpoint is not a URL, or the file cannot be used.
     pub(crate) fn new(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder().with_tonic();
-        let exporter = match has_tls(endpoint) {
-            true => exporter.with_channel(secured(endpoint, authorities)?),
-            false => exporter.with_endpoint(endpoint),
+        let exporter = if has_tls(endpoint) {
+            exporter.with_channel(secured(endpoint, authorities)?)
+        } else {
+            exporter.with_endpoint(endpoint)
         };
         let exporter = exporter.build()?;
         // Without this name, the one of OTEL_SERVICE_NAME.

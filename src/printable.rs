@@ -17,9 +17,10 @@ pub(crate) fn printable<'t>(text: &'t str, plain: &[char], colored: bool) -> Cow
             Some(length) => rest.split_at(length),
             None => rest.split_at(character.len_utf8()),
         };
-        match is_plain(character) || part.len() > 1 && character == ESCAPE {
-            true => printable.push_str(part),
-            false => escape(character, &mut printable),
+        if is_plain(character) || part.len() > 1 && character == ESCAPE {
+            printable.push_str(part)
+        } else {
+            escape(character, &mut printable)
         }
         rest = after;
     }

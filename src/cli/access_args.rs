@@ -15,21 +15,23 @@ use mixer_adapter_host::{
 #[command(next_help_heading = "Access of adapters")]
 pub(super) struct AccessArgs {
     /// Adapters that calls and sessions may configure, separated by commas [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_delimiter = ',')]
     adapters_in_calls: Vec<String>,
 
-    /// Directory below which configurations of calls, sessions and servers may name files [default: none]
+    /// Directory of files that configurations may name [default: none]
+    ///
+    /// Those of calls, sessions and servers
     #[arg(long, value_name = "DIR")]
     file_root: Option<PathBuf>,
 
-    /// Hosts that configurations of calls, sessions and servers may name, separated by commas
+    /// Hosts that configurations may name [default: none]
     ///
-    /// Such as lists.example.com, *.example.com, or IP addresses [default: none]
+    /// Those of calls, sessions and servers. Such as lists.example.com, *.example.com, or IP addresses, separated by commas
     #[arg(long, value_name = "HOST", default_value = "", hide_default_value = true)]
     allow_hosts: HostList,
 
     /// Let configurations of servers (MCP and xDS) name any file and host, as those of files may
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     trust_sources: bool,
 }
 

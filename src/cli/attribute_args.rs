@@ -68,10 +68,7 @@ impl AttributeArgs {
         for argument in &self.arguments {
             requests.extend(read(argument, types)?);
         }
-        match requests.is_empty() {
-            true => Ok(vec![ParsedAttributes::new()]),
-            false => Ok(requests),
-        }
+        if requests.is_empty() { Ok(vec![ParsedAttributes::new()]) } else { Ok(requests) }
     }
 }
 

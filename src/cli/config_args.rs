@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::Context as _;
 use clap::{Args, builder::TypedValueParser};
 
-use super::{UsageError, input};
+use super::{UsageError, input, value_parsers::one_of};
 use mixer_adapter_config::{self as config, CollectionFilter, ConfigSet, Parsed, ValidationError};
 use mixer_adapter_engine::{
     build::{BuildOptions, FieldPolicy, OnDeprecated, OnField},
@@ -28,10 +28,10 @@ pub(super) struct ConfigArgs {
     pub(super) config: Vec<ScopedUrl>,
 
     /// The namespace whose rules apply to all requests, and of resources without a namespace
-    #[arg(long, value_name = "NAMESPACE", default_value = "istio-system")]
+    #[arg(long, hide_short_help = true, value_name = "NAMESPACE", default_value = "istio-system")]
     pub(super) default_config_namespace: String,
 
-    /// Skip the faulty resources of a configuration, as Mixer does, instead of rejecting all of it
+    /// Skip faulty resources, as Mixer does, instead of rejecting the configuration
     #[arg(long)]
     lenient: bool,
 
@@ -60,7 +60,7 @@ pub(super) struct ConfigArgs {
     /// If a request asks for a quota that no rule has
     ///
     /// `grant` all of it, as Mixer does, or `deny` it
-    #[arg(long, value_name = "POLICY", default_value = "grant", value_parser = on_unknown_quota())]
+    #[arg(long, hide_short_help = true, value_name = "POLICY", default_value = "grant", value_parser = on_unknown_quota())]
     on_unknown_quota: OnUnknownQuota,
 
     #[command(flatten)]
@@ -74,20 +74,20 @@ pub(super) struct FieldArgs {
     /// If a received resource has an unknown field, because its sender has a newer API
     ///
     /// `warn`, `ignore` or `refuse`
-    #[arg(long, value_name = "POLICY", default_value = "warn", value_parser = on_field())]
+    #[arg(long, hide_short_help = true, value_name = "POLICY", default_value = "warn", value_parser = on_field())]
     unknown_fields: OnField,
 
     /// If the configuration has a deprecated field
     ///
     /// `warn`, `ignore`, `refuse`, or `schedule`: warn in the release of the mark, refuse in the next unless it is
     /// allowed, and refuse in later ones
-    #[arg(long, value_name = "POLICY", default_value = "schedule", value_parser = on_deprecated())]
+    #[arg(long, hide_short_help = true, value_name = "POLICY", default_value = "schedule", value_parser = on_deprecated())]
     deprecated_fields: OnDeprecated,
 
     /// A deprecated field that the configuration may have although --deprecated-fields refuses it
     ///
     /// By its full name such as shop.v1.Params.old, or @FILE with one name a line. Can be repeated
-    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    #[arg(long, hide_short_help = true, value_name = "FIELD", value_delimiter = ',')]
     allow_deprecated: Vec<String>,
 }
 
@@ -209,39 +209,22 @@ fn set(parsed: config::Parsed) -> (ConfigSet, Vec<ValidationError>) {
 }
 
 fn on_field() -> impl TypedValueParser<Value = OnField> {
-    clap::builder::PossibleValuesParser::new(["warn", "ignore", "refuse"]).map(|policy| {
-        match policy.as_str() {
-            "ignore" => OnField::Ignore,
-            "refuse" => OnField::Refuse,
-            _ => OnField::Warn,
-        }
-    })
+    one_of([("warn", OnField::Warn), ("ignore", OnField::Ignore), ("refuse", OnField::Refuse)])
 }
 
 fn on_unknown_quota() -> impl TypedValueParser<Value = OnUnknownQuota> {
-    clap::builder::PossibleValuesParser::new(["grant", "deny"]).map(|policy| match policy.as_str() {
-        "deny" => OnUnknownQuota::Deny,
-        _ => OnUnknownQuota::Grant,
-    })
+    one_of([("grant", OnUnknownQuota::Grant), ("deny", OnUnknownQuota::Deny)])
 }
 
 fn on_deprecated() -> impl TypedValueParser<Value = OnDeprecated> {
-    clap::builder::PossibleValuesParser::new(["warn", "ignore", "refuse", "schedule"]).map(|policy| {
-        match policy.as_str() {
-            "ignore" => OnDeprecated::Ignore,
-            "refuse" => OnDeprecated::Refuse,
-            "warn" => OnDeprecated::Warn,
-            _ => OnDeprecated::Schedule,
-        }
-    })
+    one_of([
+        ("warn", OnDeprecated::Warn),
+        ("ignore", OnDeprecated::Ignore),
+        ("refuse", OnDeprecated::Refuse),
+        ("schedule", OnDeprecated::Schedule),
+    ])
 }
 
 fn on_failure() -> impl TypedValueParser<Value = OnFailure> {
-    clap::builder::PossibleValuesParser::new(["mixer", "open", "closed"]).map(|policy| {
-        match policy.as_str() {
-            "open" => OnFailure::Open,
-            "closed" => OnFailure::Closed,
-            _ => OnFailure::Mixer,
-        }
-    })
+    one_of([("mixer", OnFailure::Mixer), ("open", OnFailure::Open), ("closed", OnFailure::Closed)])
 }

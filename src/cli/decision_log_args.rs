@@ -15,20 +15,20 @@ use mixer_adapter_engine::{
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Decision log")]
 pub(super) struct DecisionLogArgs {
-    /// Append one JSON line for each check, quota request and failed report to this file
+    /// Append decisions to this file, one JSON object a line [default: none]
     ///
-    /// - is stdout [default: none]
+    /// For each check, quota request and failed report; - is stdout
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
 
     /// Share of calls whose decisions are logged, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = value_parsers::share)]
+    #[arg(long, hide_short_help = true, value_name = "SHARE", default_value_t = 1.0, value_parser = value_parsers::share)]
     decision_log_sample: f64,
 
     /// Values that are replaced by *** in the decision log, besides those of credentials, separated by commas
     ///
     /// ATTRIBUTE, ATTRIBUTE[KEY] for a key of a map, or ?PARAMETER for a parameter of queries in all texts
-    #[arg(long, value_name = "ATTRIBUTE", value_delimiter = ',')]
+    #[arg(long, hide_short_help = true, value_name = "ATTRIBUTE", value_delimiter = ',')]
     decision_log_mask: Vec<String>,
 }
 
@@ -41,14 +41,13 @@ impl DecisionLogArgs {
         let masks = DEFAULT_MASKS.into_iter().chain(self.decision_log_mask.iter().map(|mask| mask.trim()));
         let log = DecisionLog::new(masks);
         let Some(path) = &self.decision_log else { return Ok(mixer.with_decision_log(log)) };
-        let log = match path.as_os_str() == "-" {
-            true => log.with_output(io::stdout(), self.decision_log_sample),
-            false => {
-                // Attributes are for the owner's eyes only.
-                let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-                let file = file.with_context(|| format!("cannot open --decision-log {}", path.display()))?;
-                log.with_output(file, self.decision_log_sample)
-            }
+        let log = if path.as_os_str() == "-" {
+            log.with_output(io::stdout(), self.decision_log_sample)
+        } else {
+            // Attributes are for the owner's eyes only.
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+            let file = file.with_context(|| format!("cannot open --decision-log {}", path.display()))?;
+            log.with_output(file, self.decision_log_sample)
         };
         Ok(mixer.with_decision_log(log.context("cannot start the decision log")?))
     }

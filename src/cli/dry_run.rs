@@ -143,11 +143,11 @@ impl Connect for Connections {
         spec: &'a HandlerSpec,
     ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
         Box::pin(async move {
-            match self.call || is_local(spec) {
-                true if self.call => self.connector.connect(spec).await,
-                true => Ok(Box::new(DryRunHandler(Some(self.connector.connect(spec).await?))) as BoxBackend),
-                false => Ok(Box::new(DryRunHandler(None)) as BoxBackend),
+            if self.call {
+                return self.connector.connect(spec).await;
             }
+            let local = if is_local(spec) { Some(self.connector.connect(spec).await?) } else { None };
+            Ok(Box::new(DryRunHandler(local)) as BoxBackend)
         })
     }
 }

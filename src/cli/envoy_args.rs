@@ -13,13 +13,13 @@ use mixer_adapter_envoy::{AddedHeader, FailureAnswer, HostPattern, Options, Serv
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Requests of Envoy")]
 pub(super) struct EnvoyArgs {
-    /// Behind Envoy, the namespace of a host whose route does not set destination.namespace
+    /// The namespace of a host
     ///
-    /// HOST=NAMESPACE, where HOST can be *.DOMAIN or *. Can be repeated
+    /// For requests whose route does not set destination.namespace. HOST=NAMESPACE, where HOST can be *.DOMAIN or *. Can be repeated
     #[arg(long, value_name = "HOST=NAMESPACE", value_delimiter = ',', value_parser = value_parsers::host_namespace)]
     envoy_namespace: Vec<(HostPattern, String)>,
 
-    /// Trusted proxies in front of Envoy, which determine origin.ip
+    /// Trusted proxies in front of Envoy, for origin.ip
     ///
     /// The number of addresses at the end of x-forwarded-for that they added
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -28,30 +28,30 @@ pub(super) struct EnvoyArgs {
     /// Take source.principal from x-forwarded-client-cert if the connection to Envoy has no client certificate
     ///
     /// Only where Envoy removes or overwrites this header of its clients
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     envoy_trust_xfcc: bool,
 
     /// The answer to Envoy if a request could not be checked
     ///
     /// `unavailable` is that gRPC error, `error-response` an error response with status 503. Envoy applies its failure
     /// mode to both
-    #[arg(long, value_name = "ANSWER", default_value = "unavailable", value_parser = failure_answer())]
+    #[arg(long, hide_short_help = true, value_name = "ANSWER", default_value = "unavailable", value_parser = failure_answer())]
     envoy_failure: FailureAnswer,
 
     /// Maximum size of the cache of answers to checks of Envoy, each valid as long as its adapters allow
     ///
     /// 32Mi is 32 MiB, 0 disables it [default: a twelfth of --memory-limit]
-    #[arg(long, value_name = "BYTES", value_parser = value_parsers::bytes)]
+    #[arg(long, hide_short_help = true, value_name = "BYTES", value_parser = value_parsers::bytes)]
     pub(super) envoy_check_cache: Option<usize>,
 
     /// Add the id of each decision to the request and to the response, as this header
-    #[arg(long, value_name = "HEADER")]
+    #[arg(long, hide_short_help = true, value_name = "HEADER")]
     envoy_decision_header: Option<AddedHeader>,
 
     /// Recognize calls for rate limits that Envoy repeats by their header x-request-id, and count them once
     ///
     /// Only where Envoy overwrites this header of its clients
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     trust_request_id: bool,
 }
 
@@ -70,10 +70,8 @@ impl EnvoyArgs {
 }
 
 fn failure_answer() -> impl TypedValueParser<Value = FailureAnswer> {
-    clap::builder::PossibleValuesParser::new(["unavailable", "error-response"]).map(|answer| {
-        match answer.as_str() {
-            "error-response" => FailureAnswer::ErrorResponse,
-            _ => FailureAnswer::Unavailable,
-        }
-    })
+    value_parsers::one_of([
+        ("unavailable", FailureAnswer::Unavailable),
+        ("error-response", FailureAnswer::ErrorResponse),
+    ])
 }

@@ -89,10 +89,9 @@ impl Eval {
         match (&outcome, self.output.data()) {
             (outcome, Some(data)) => data.print(&outcome.to_json())?,
             (Outcome::Value { value, value_type, read }, None) => {
-                let read = read.iter().map(|(name, present)| match present {
-                    true => name.clone(),
-                    false => format!("{name} (absent)"),
-                });
+                let read = read
+                    .iter()
+                    .map(|(name, present)| if *present { name.clone() } else { format!("{name} (absent)") });
                 let read: Vec<_> = read.collect();
                 let mut text = format!("{} {value_type}\n", value_json(value));
                 if !read.is_empty() {

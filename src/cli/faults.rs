@@ -240,10 +240,7 @@ fn fmt_line(
 
 /// The text, with a style in the alternate form `{:#}`.
 fn painted(f: &fmt::Formatter<'_>, style: Style, text: &str) -> String {
-    match f.alternate() {
-        true => format!("{style}{text}{style:#}"),
-        false => text.to_owned(),
-    }
+    if f.alternate() { format!("{style}{text}{style:#}") } else { text.to_owned() }
 }
 
 impl LocatedFault<'_> {

@@ -6,14 +6,21 @@ use clap::{Command, builder::Styles};
 
 /// Adds styles to the help of a command and its subcommands, and lets the terminal wrap its paragraphs.
 pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
-    // Variables would take most of the short help.
+    // Variables and values would take most of the short help.
     let short = arguments.iter().any(|argument| argument == "-h");
     let command =
         match command.get_after_long_help().map(|text| with_headings(&paragraphs(&text.to_string()))) {
             Some(text) => command.after_long_help(text),
             None => command,
         };
-    let command = if short { command.mut_args(|argument| argument.hide_env(true)) } else { command };
+    let command = if short {
+        command.mut_args(|argument| {
+            let has_value = argument.get_action().takes_values();
+            argument.hide_env(true).hide_possible_values(has_value)
+        })
+    } else {
+        command
+    };
     command.mut_subcommands(|subcommand| lay_out(subcommand, arguments))
 }
 

@@ -16,7 +16,7 @@ use crate::log_output::{self, LogLine};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub(super) struct LogArgs {
-    /// Log filter: error, warn, info, debug, trace, or the syntax of RUST_LOG
+    /// Log filter: error, warn, info, debug, trace, or as in RUST_LOG
     ///
     /// Logs go to stderr. A level is that of this program and its adapters, and libraries log errors unless named, as in debug,h2=debug
     #[arg(long, value_name = "FILTER", default_value = "info")]
@@ -40,10 +40,7 @@ impl LogArgs {
         let colored = style::on_stderr();
         let lines =
             tracing_subscriber::fmt::layer().with_writer(move || LogLine { colored }).with_ansi(colored);
-        let lines = match self.log_json {
-            true => lines.json().boxed(),
-            false => lines.boxed(),
-        };
+        let lines = if self.log_json { lines.json().boxed() } else { lines.boxed() };
         registry().with(spans).with(lines.with_filter(filter(&self.log)?)).init();
         mixer_adapter_host::handler::log_panics(log_output::flush);
         Ok(())
@@ -80,9 +77,10 @@ pub(super) fn start(log: &str, json: bool) -> anyhow::Result<()> {
         .with_env_filter(filter(log)?)
         .with_writer(move || LogLine { colored })
         .with_ansi(colored);
-    match json {
-        true => logging.json().init(),
-        false => logging.init(),
+    if json {
+        logging.json().init()
+    } else {
+        logging.init()
     }
     mixer_adapter_host::handler::log_panics(log_output::flush);
     Ok(())

@@ -108,9 +108,10 @@ impl Manifest {
 /// The name of a resource, quoted if YAML 1.1 would read it as another type, such as `on`, `y` or `1e3`.
 fn name(name: &str) -> String {
     const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
-    match WORDS.contains(&name) || !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        true => quoted(name),
-        false => name.to_owned(),
+    if WORDS.contains(&name) || !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        quoted(name)
+    } else {
+        name.to_owned()
     }
 }
 

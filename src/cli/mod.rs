@@ -21,6 +21,7 @@ mod fields;
 mod flags_file;
 mod help;
 mod input;
+mod limit_args;
 mod log_args;
 mod man;
 mod manifest;
@@ -33,7 +34,6 @@ mod progress;
 #[cfg(feature = "proto")]
 mod proto;
 mod reference;
-mod request_limit_args;
 mod rpc_client;
 mod rpc_error;
 mod serve;
@@ -116,16 +116,16 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// Read flags from this file, one on each line; those of the command line replace them
+    /// Read flags from this file, one on each line
     ///
-    /// `--listen 127.0.0.1:9091` or `--listen=127.0.0.1:9091`; values may be quoted, and # begins a comment. Flags of the
+    /// Flags of the command line replace them. `--listen 127.0.0.1:9091` or `--listen=127.0.0.1:9091`; values may be quoted, and # begins a comment. Flags of the
     /// file replace environment variables
     #[arg(long, value_name = "FILE", global = true, help_heading = GLOBAL)]
     flags_file: Option<PathBuf>,
 
-    /// Colours in help, errors and results; never in JSON, YAML and other formats for programs
+    /// Colours in help, errors and results
     ///
-    /// `auto` is for a terminal, unless NO_COLOR is set
+    /// Never in JSON, YAML and other formats for programs. `auto` is for a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", global = true, help_heading = GLOBAL, default_value = "auto")]
     color: style::ColorArg,
 }
@@ -156,7 +156,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_long_help = SERVE_EXAMPLES)]
+    #[command(after_help = "More flags: `serve --help`.", after_long_help = SERVE_EXAMPLES)]
     Serve(Box<serve::Serve>),
     #[command(after_long_help = source::EXAMPLES)]
     Source(Box<source::Source>),

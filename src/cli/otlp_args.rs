@@ -17,15 +17,15 @@ use mixer_adapter_engine::remote::ExportedSpan;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Traces")]
 pub(super) struct OtlpArgs {
-    /// Send a trace of each call to this OpenTelemetry collector, by OTLP over gRPC: http://HOST:PORT, or https:// for TLS [default: none]
+    /// Send traces to this OpenTelemetry collector [default: none]
     ///
-    /// A call that is part of a trace (header traceparent) becomes a part of it if its caller records it. OTEL_SERVICE_NAME,
+    /// By OTLP over gRPC: http://HOST:PORT, or https:// for TLS. A call that is part of a trace (header traceparent) becomes a part of it if its caller records it. OTEL_SERVICE_NAME,
     /// OTEL_RESOURCE_ATTRIBUTES and OTEL_BSP_... have their standard meaning
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = value_parsers::endpoint)]
     otlp_endpoint: Option<Endpoint>,
 
     /// CA certificates to verify a collector at https:// with [default: those of the system]
-    #[arg(long, value_name = "FILE", env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE", env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
     otlp_ca_cert_file: Option<PathBuf>,
 }
 

@@ -18,7 +18,7 @@ use crate::service::{SERVICE_GROUPS, service_group};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Security of the gRPC port")]
 pub(super) struct PortArgs {
-    /// Certificate chain of the gRPC port, which then serves TLS alone
+    /// Certificate chain, for TLS alone
     ///
     /// This file and the next three are reloaded when they change
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
@@ -28,49 +28,57 @@ pub(super) struct PortArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_key_file: Option<PathBuf>,
 
-    /// CA certificates of clients, which then have to show a certificate, or a token if there is --token-file or --jwks
+    /// CA certificates of clients, which must then have a certificate
+    ///
+    /// Or a token, with --token-file or --jwks
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_client_ca_file: Option<PathBuf>,
 
     /// SANs of which the certificate of a client must have one, such as spiffe://...
     ///
     /// Separated by commas [default: any]
-    #[arg(long, value_name = "SAN", value_delimiter = ',', requires = "tls_client_ca_file")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "SAN",
+        value_delimiter = ',',
+        requires = "tls_client_ca_file"
+    )]
     client_san: Vec<String>,
 
-    /// File of bearer tokens that clients have to show
+    /// File of bearer tokens that clients must have
     ///
-    /// In each line a name and a token
+    /// Each line has a name and a token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// JSON Web Key Set with the keys of bearer tokens that are JSON Web Tokens, signed with RS256 or ES256
+    /// JSON Web Key Set for bearer tokens of clients
     ///
-    /// Their subject is the name of the client. Reloaded when it changes
+    /// The tokens are JSON Web Tokens signed with RS256 or ES256. Their subject is the name of the client. Reloaded when it changes
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE")]
     jwks: Option<PathBuf>,
 
     /// Issuer that JSON Web Tokens must have [default: any whose keys are in the file]
     #[cfg(feature = "tls")]
-    #[arg(long, value_name = "ISSUER", requires = "jwks")]
+    #[arg(long, hide_short_help = true, value_name = "ISSUER", requires = "jwks")]
     jwt_issuer: Option<String>,
 
     /// Audiences of which JSON Web Tokens must have one, separated by commas [default: only tokens without an audience]
     #[cfg(feature = "tls")]
-    #[arg(long, value_name = "AUDIENCE", value_delimiter = ',', requires = "jwks")]
+    #[arg(long, hide_short_help = true, value_name = "AUDIENCE", value_delimiter = ',', requires = "jwks")]
     jwt_audience: Vec<String>,
 
     /// Header that tokens are in
     ///
     /// In `authorization` they may have `Bearer` before them
-    #[arg(long, value_name = "NAME", default_value = "authorization", value_parser = value_parsers::header)]
+    #[arg(long, hide_short_help = true, value_name = "NAME", default_value = "authorization", value_parser = value_parsers::header)]
     token_header: http::HeaderName,
 
-    /// Client that may call the services of a group, by its SAN, or the name or subject of its token
+    /// Allow a client to call a group of services [default: all clients]
     ///
-    /// Other clients may not. Groups: templates, sessions, mixer, explain, reflection, envoy. Can be repeated, or
-    /// separated by commas [default: every authenticated client]
+    /// The client is named by its SAN, or the name or subject of its token. Other clients may not call the group. Groups: templates, sessions, mixer, explain, reflection, envoy. Can be repeated, or
+    /// separated by commas
     #[arg(long, value_name = "GROUP=NAME", value_delimiter = ',', value_parser = value_parsers::grant)]
     allow: Vec<(String, String)>,
 }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Args, builder::TypedValueParser};
 use tokio::sync::watch;
 
 use super::{
@@ -12,9 +12,9 @@ use super::{
     access_args::AccessArgs,
     config_args::{ConfigArgs, SAMPLE},
     decision_log_args::{self, DecisionLogArgs},
+    limit_args::LimitArgs,
     log_args::LogArgs,
     port_args::{PortArgs, PortSecurity},
-    request_limit_args::RequestLimitArgs,
     signals::Signals,
     source_args::{OpenedSources, SourceArgs},
     value_parsers,
@@ -26,7 +26,7 @@ use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, rem
 use mixer_adapter_host::{
     Host,
     handler::{AdaptersBuilder, Closing, TableLimits},
-    session::{SessionKey, SessionLimits, SessionLookup, SessionOptions},
+    session::{SessionKey, SessionLookup, SessionOptions},
 };
 use mixer_adapter_net::{
     ListenAddress, available_memory,
@@ -55,35 +55,33 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:15014", value_parser = value_parsers::listen_address)]
     admin: ListenAddress,
 
+    /// Maximum number of cached check answers of the Mixer API, each valid as long as its adapters allow
+    ///
+    /// 0 disables the cache, as in Mixer since 1.1
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 0)]
+    check_cache: usize,
+
+    /// Serve explanations (`check --explain`, and /explain and /decisions on the admin port) on non-loopback ports, too
+    ///
+    /// Loopback ports always serve them
+    #[arg(long, hide_short_help = true)]
+    explain: bool,
+
+    /// Threads that serve calls [default: one per core]
+    ///
+    /// Each has its own connections; as many more are for large calls
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
     #[command(flatten)]
     configuration: ConfigArgs,
 
     #[command(flatten)]
     sources: SourceArgs,
 
-    /// Maximum number of cached check answers of the Mixer API, each valid as long as its adapters allow
+    /// Close sessions and handlers that were not used for this time
     ///
-    /// 0 disables the cache, as in Mixer since 1.1
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    check_cache: usize,
-
-    /// Serve explanations (`check --explain`, and /explain and /decisions on the admin port) on non-loopback ports, too
-    ///
-    /// Loopback ports always serve them
-    #[arg(long)]
-    explain: bool,
-
-    /// Threads that serve calls, each with its own connections, and as many for large calls [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-
-    /// Maximum number of cached handlers of calls that carry their configuration
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = 10_000)]
-    handler_cache: usize,
-
-    /// Close sessions and cached handlers that were not used for this time
-    ///
-    /// 0 never does
+    /// Handlers of calls that carry their configuration. 0 never does
     #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "24h", value_parser = value_parsers::duration)]
     session_idle: Duration,
 
@@ -96,87 +94,63 @@ pub(super) struct Serve {
     /// Sessions that calls without session id and configuration can find by their instances
     ///
     /// Those created on the same connection, or any
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "SESSIONS", default_value = "own")]
-    session_lookup: SessionLookupArg,
-
-    /// Maximum number of sessions
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "N", default_value_t = SessionLimits::default().sessions)]
-    max_sessions: usize,
+    #[arg(long, hide_short_help = true, help_heading = "Handlers and sessions", value_name = "SESSIONS", default_value = "own", value_parser = session_lookup())]
+    session_lookup: SessionLookup,
 
     /// Time for which the state of a closed handler is retained, such as counters of quotas; 0 retains none
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "1h", value_parser = value_parsers::duration)]
+    #[arg(long, hide_short_help = true, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "1h", value_parser = value_parsers::duration)]
     state_retention: Duration,
-
-    /// Maximum size in bytes of the configuration in a call or a session
-    #[arg(long, help_heading = "Handlers and sessions", value_name = "BYTES", default_value_t = TableLimits::default().max_config_size)]
-    max_config_size: usize,
 
     #[command(flatten)]
     access: AccessArgs,
 
-    /// Close connections at this age, so that Mixers find new replicas; 0 never does
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
+    /// Close connections at this age; 0 never does
+    ///
+    /// So that Mixers find new replicas
+    #[arg(long, help_heading = "Limits", value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     max_connection_age: Duration,
 
-    /// Maximum size of a request message in bytes
-    #[arg(long, help_heading = "Limits", value_name = "BYTES", default_value_t = 4 << 20)]
-    max_message_size: usize,
-
-    /// Maximum memory for requests and answers in flight, handlers and their state, sessions and cached answers
+    /// Maximum memory for clients, such as 256Mi [default: 384Mi or less]
     ///
-    /// 256Mi is 256 MiB [default: 384Mi, or half of the memory of the machine or container if that is less]
+    /// For requests and answers in flight, handlers and their state, sessions and cached answers. The default is half of
+    /// the memory of the machine or container if that is less than 384Mi
     #[arg(long, help_heading = "Limits", value_name = "BYTES", value_parser = value_parsers::bytes)]
     memory_limit: Option<usize>,
 
     #[command(flatten)]
-    request_limits: RequestLimitArgs,
+    limits: LimitArgs,
 
-    /// Maximum number of concurrent calls, which connections share fairly
+    /// Maximum number of concurrent calls
+    ///
+    /// Connections share it fairly
     #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 16_384)]
     max_calls: usize,
 
-    /// Maximum number of calls whose requests have not arrived yet, and of open streams, which connections share fairly
-    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 16_384)]
-    max_waiting_calls: usize,
-
-    /// Maximum number of concurrent calls on one connection
-    #[arg(long, help_heading = "Limits", value_name = "N", default_value_t = 1_024)]
-    max_calls_per_connection: u32,
-
-    /// Maximum number of connections; silent ones give way to new ones
+    /// Maximum number of connections [default: by --memory-limit]
     ///
-    /// Each takes about 48 KiB, which is not part of --memory-limit [default: as many as take a quarter of --memory-limit]
+    /// At the limit, a new connection closes an idle one. Each takes about 48 KiB, which is not part of --memory-limit;
+    /// the default is as many as take a quarter of --memory-limit
     #[arg(long, help_heading = "Limits", value_name = "N")]
     max_connections: Option<usize>,
 
     /// Maximum number of connections from one IP address [default: no limit]
-    #[arg(long, help_heading = "Limits", value_name = "N")]
+    #[arg(long, hide_short_help = true, help_heading = "Limits", value_name = "N")]
     max_connections_per_peer: Option<usize>,
 
-    /// Time for the handshake of a new connection: TLS, and the HTTP/2 preface
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::timeout)]
-    handshake_timeout: Duration,
-
-    /// Time for the request of a unary call to arrive
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::timeout)]
-    body_timeout: Duration,
-
-    /// Time for a client to read an answer, before its connection is cut off
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "20s", value_parser = value_parsers::timeout)]
-    write_timeout: Duration,
-
-    /// Maximum duration of a call; 0 means the caller's deadline
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
+    /// Maximum duration of a call; 0 sets none
+    ///
+    /// The caller's deadline applies in any case
+    #[arg(long, help_heading = "Limits", value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
     call_timeout: Duration,
 
     /// Interval of HTTP/2 pings to idle clients; 0 sends none
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "30s", value_parser = value_parsers::duration)]
+    #[arg(long, hide_short_help = true, help_heading = "Limits", value_name = "DURATION", default_value = "30s", value_parser = value_parsers::duration)]
     keepalive: Duration,
 
     /// Time for the whole shutdown
     ///
     /// Calls in flight have three quarters of it, and closing handlers the rest
-    #[arg(long, help_heading = "Times", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::duration)]
+    #[arg(long, help_heading = "Limits", value_name = "DURATION", default_value = "10s", value_parser = value_parsers::duration)]
     grace: Duration,
 
     #[cfg(feature = "envoy")]
@@ -195,12 +169,6 @@ pub(super) struct Serve {
     #[cfg(feature = "otlp")]
     #[command(flatten)]
     otlp: super::otlp_args::OtlpArgs,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SessionLookupArg {
-    Own,
-    Any,
 }
 
 impl Serve {
@@ -234,7 +202,7 @@ impl Serve {
         let signals = Signals::handle(self.grace)?;
         background.spawn(reload(security.clone(), signals.reload.clone()));
         let served = background.block_on(async {
-            let mixer = self.decision_log.add_to(Mixer::new().with_limits(self.request_limits.limits()))?;
+            let mixer = self.decision_log.add_to(Mixer::new().with_limits(self.limits.limits().requests))?;
             let mixer = Arc::new(mixer);
             let controller = self.controller(&mixer, &host)?;
             let status = controller.status();
@@ -301,22 +269,17 @@ impl Serve {
 
     fn table_limits(&self) -> TableLimits {
         let shares = self.memory();
-        TableLimits::default()
-            .cached_handlers(self.handler_cache)
+        let limits = self.limits.limits().handlers;
+        limits
             .cached_bytes(shares.handlers)
             .state_bytes(shares.states)
             .state_retention(self.state_retention)
             .idle(value_parsers::unless_zero(self.session_idle))
-            .max_config_size(self.max_config_size)
     }
 
     fn session_options(&self) -> anyhow::Result<SessionOptions> {
-        let lookup = match self.session_lookup {
-            SessionLookupArg::Own => SessionLookup::Own,
-            SessionLookupArg::Any => SessionLookup::Any,
-        };
-        let limits = SessionLimits::default().sessions(self.max_sessions).bytes(self.memory().sessions);
-        let options = SessionOptions::default().lookup(lookup).limits(limits);
+        let limits = self.limits.limits().sessions.bytes(self.memory().sessions);
+        let options = SessionOptions::default().lookup(self.session_lookup).limits(limits);
         let Some(path) = &self.session_key_file else { return Ok(options) };
         let key =
             read_file(path).with_context(|| format!("cannot read --session-key-file {}", path.display()))?;
@@ -365,27 +328,25 @@ impl Serve {
     fn options(&self) -> ServerOptions {
         let memory = self.memory();
         ServerOptions {
-            max_message_size: self.max_message_size,
             max_concurrent_calls: self.max_calls,
-            max_calls_per_connection: self.max_calls_per_connection,
-            max_waiting_calls: self.max_waiting_calls,
             max_call_bytes: memory.calls,
             max_connections: self
                 .max_connections
                 .unwrap_or_else(|| (memory.connections / CONNECTION_BYTES).max(MIN_CONNECTIONS)),
             max_connections_per_peer: self.max_connections_per_peer,
-            handshake_timeout: self.handshake_timeout,
-            body_timeout: self.body_timeout,
-            write_timeout: self.write_timeout,
             max_connection_age: value_parsers::unless_zero(self.max_connection_age),
             grace: self.grace,
             keepalive: value_parsers::unless_zero(self.keepalive),
             call_timeout: value_parsers::unless_zero(self.call_timeout),
             session_idle: value_parsers::unless_zero(self.session_idle),
             explain: self.explain,
-            ..ServerOptions::default()
+            ..self.limits.limits().server
         }
     }
+}
+
+fn session_lookup() -> impl TypedValueParser<Value = SessionLookup> {
+    value_parsers::one_of([("own", SessionLookup::Own), ("any", SessionLookup::Any)])
 }
 
 /// Reads certificates and tokens again at each SIGHUP, as sources do with the files of the configuration.
@@ -464,9 +425,10 @@ fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Resu
     if let Some(mcp) = mcp {
         let _ = writeln!(text, "Sources of configuration can connect to {mcp}");
     }
-    let flag = match address.tcp() == Some(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))) {
-        true => String::new(),
-        false => format!(" --address {}", value_parsers::reachable(&address)),
+    let flag = if address.tcp() == Some(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))) {
+        String::new()
+    } else {
+        format!(" --address {}", value_parsers::reachable(&address))
     };
     let program = super::program();
     let _ = writeln!(

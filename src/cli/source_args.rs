@@ -26,43 +26,45 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "[HOST:]PORT")]
     mcp_listen: Option<Scoped<ListenUrl>>,
 
-    /// Collections that readiness does not wait for, such as `rules` or a full name
+    /// Collections that readiness does not wait for
     ///
-    /// Separated by commas [default: readiness waits for all requested collections]
+    /// Such as `rules` or a full name, separated by commas [default: readiness waits for all requested collections]
     #[arg(long, value_name = "COLLECTION", value_delimiter = ',', value_parser = collection)]
     config_optional: Vec<Collection>,
 
-    /// Directory for the last accepted configuration of servers, to start with while they are unavailable
+    /// Directory for the last accepted configuration of servers
+    ///
+    /// The server starts with it while they are unavailable
     #[arg(long, value_name = "DIR")]
     config_cache: Option<PathBuf>,
 
-    /// Accept the valid resources of a push that also has invalid ones, instead of rejecting all of it
+    /// Accept the valid resources of a push that also has invalid ones
     #[arg(long)]
     skip_bad_resources: bool,
 
     /// Request the collections of Istio 1.0, too, whose kinds are named after a template or an adapter
     ///
     /// Readiness does not wait for them
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     legacy_collections: bool,
 
     #[command(flatten)]
     client: ClientArgs,
 
     /// The longest delay before an unavailable configuration server is dialed again
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = value_parsers::timeout)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "60s", value_parser = value_parsers::timeout)]
     max_redial_wait: Duration,
 
     /// Apply updates after which a source has no resources, although it had some
     ///
     /// Without it the last good configuration remains in use
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_empty: bool,
 
     /// Time to wait, after a server has removed all its rules, whether its other collections become empty, too
     ///
     /// Then nothing of it is applied
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value_parsers::duration)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "10s", value_parser = value_parsers::duration)]
     empty_delay: Duration,
 
     #[command(flatten)]
@@ -74,25 +76,25 @@ pub(super) struct SourceArgs {
 #[command(next_help_heading = "Servers of configuration")]
 pub(super) struct ClientArgs {
     /// The id that MCP servers see [default: mixer-adapter~ and the host's name]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, hide_short_help = true, value_name = "ID")]
     sink_id: Option<String>,
 
     /// An annotation that MCP servers see with the id; can be repeated
-    #[arg(long = "sink-annotation", value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
+    #[arg(long = "sink-annotation", hide_short_help = true, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
     sink_annotations: Vec<(String, String)>,
 
     /// The id of the node that xDS servers see [default: as istiod requires it, with the host's name and the namespace]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, hide_short_help = true, value_name = "ID")]
     node_id: Option<String>,
 
     /// Metadata of the node that xDS servers see; can be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
+    #[arg(long, hide_short_help = true, value_name = "NAME=VALUE", value_delimiter = ';', value_parser = value_parsers::pair)]
     node_metadata: Vec<(String, String)>,
 
     /// File with a token that servers are shown as `authorization: Bearer TOKEN`, over TLS alone
     ///
     /// Read for each connection. Without the file --cert-file no certificate is shown then
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     config_token_file: Option<PathBuf>,
 }
 
@@ -176,10 +178,7 @@ impl SourceArgs {
 
     /// Returns what becomes of updates that remove everything.
     pub(super) fn losses(&self) -> LossPolicy {
-        match self.allow_empty {
-            true => LossPolicy::Allow,
-            false => LossPolicy::Protect { delay: self.empty_delay },
-        }
+        if self.allow_empty { LossPolicy::Allow } else { LossPolicy::Protect { delay: self.empty_delay } }
     }
 
     fn wanted(&self, filter: &CollectionFilter) -> Vec<Wanted> {

@@ -14,21 +14,21 @@ pub(super) struct ClientTlsArgs {
     /// Certificate chain of this program for mcps:// and xdss://
     ///
     /// This file and the next two may appear later, and are reloaded when they change
-    #[arg(long, value_name = "FILE", default_value = "/etc/certs/cert-chain.pem")]
+    #[arg(long, hide_short_help = true, value_name = "FILE", default_value = "/etc/certs/cert-chain.pem")]
     cert_file: PathBuf,
 
     /// Private key of that certificate
-    #[arg(long, value_name = "FILE", default_value = "/etc/certs/key.pem")]
+    #[arg(long, hide_short_help = true, value_name = "FILE", default_value = "/etc/certs/key.pem")]
     key_file: PathBuf,
 
     /// CA certificates to verify peers with
-    #[arg(long, value_name = "FILE", default_value = "/etc/certs/root-cert.pem")]
+    #[arg(long, hide_short_help = true, value_name = "FILE", default_value = "/etc/certs/root-cert.pem")]
     ca_cert_file: PathBuf,
 
     /// SANs of which an mcps:// or xdss:// server's certificate must have one, such as spiffe://...
     ///
     /// Separated by commas [default: the host name of the URL]
-    #[arg(long, value_name = "SAN", value_delimiter = ',')]
+    #[arg(long, hide_short_help = true, value_name = "SAN", value_delimiter = ',')]
     mcp_server_san: Vec<String>,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct TlsArgs {
     /// SANs of peers that may connect to an mcps:// port, such as spiffe://...
     ///
     /// Separated by commas [default: nobody]
-    #[arg(long, value_name = "SAN", value_delimiter = ',')]
+    #[arg(long, hide_short_help = true, value_name = "SAN", value_delimiter = ',')]
     mcp_allow: Vec<String>,
 
     /// File with further SANs, `allowed: [SAN]` in YAML as for Galley's --accessListFile
     ///
     /// Reloaded when it changes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     mcp_allow_file: Option<PathBuf>,
 }
 

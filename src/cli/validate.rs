@@ -250,10 +250,7 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
 fn text(faults: &[LocatedFault<'_>], resources: usize, errors: usize, warnings: usize) -> String {
     let mut text = String::new();
     for fault in faults {
-        let _ = match style::on_stdout() {
-            true => write!(text, "{fault:#}"),
-            false => write!(text, "{fault}"),
-        };
+        let _ = if style::on_stdout() { write!(text, "{fault:#}") } else { write!(text, "{fault}") };
     }
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),

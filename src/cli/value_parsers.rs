@@ -7,12 +7,19 @@ use std::{
     time::Duration,
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mixer_adapter_core::value::parse_duration;
 use mixer_adapter_net::ListenAddress;
 
 /// The reason why the value of a flag is invalid; clap adds the flag and the value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ValueError {
+    #[error("write NAME=VALUE, such as max-sessions=1000")]
+    Limit,
+    #[error("unknown limit {name}; {suggestion}")]
+    UnknownLimit { name: String, suggestion: String },
+    #[error("unknown value")]
+    Choice,
     #[error("write it like 300ms, 5s, 1m30s or 24h")]
     Duration,
     #[error("write a time that is longer than zero")]
@@ -63,6 +70,17 @@ pub(super) enum ValueError {
     #[cfg(feature = "envoy")]
     #[error(transparent)]
     HostPattern(#[from] mixer_adapter_envoy::HostPatternError),
+}
+
+/// Parses one of some names as its value.
+pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
+    values: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = values.each_ref().map(|(name, _)| *name);
+    PossibleValuesParser::new(names).try_map(move |given| {
+        let chosen = values.iter().find(|(name, _)| *name == given);
+        chosen.map(|(_, value)| value.clone()).ok_or(ValueError::Choice)
+    })
 }
 
 /// Parses a duration in Go's syntax: `300ms`, `5s`, `24h`.
@@ -230,9 +248,10 @@ pub(super) struct DescriptorEntry {
 #[cfg(feature = "envoy")]
 pub(super) fn descriptor_entry(text: &str) -> Result<DescriptorEntry, ValueError> {
     let (key, header) = text.split_once('=').ok_or(ValueError::Descriptor)?;
-    match is_name(key) && is_name(header) {
-        true => Ok(DescriptorEntry { key: key.to_owned(), header: header.to_owned() }),
-        false => Err(ValueError::Descriptor),
+    if is_name(key) && is_name(header) {
+        Ok(DescriptorEntry { key: key.to_owned(), header: header.to_owned() })
+    } else {
+        Err(ValueError::Descriptor)
     }
 }
 
@@ -240,18 +259,16 @@ pub(super) fn descriptor_entry(text: &str) -> Result<DescriptorEntry, ValueError
 #[cfg(feature = "envoy")]
 pub(super) fn quota(text: &str) -> Result<String, ValueError> {
     let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
-    match is_name(namespace) && is_name(name) {
-        true => Ok(text.to_owned()),
-        false => Err(ValueError::Quota),
-    }
+    if is_name(namespace) && is_name(name) { Ok(text.to_owned()) } else { Err(ValueError::Quota) }
 }
 
 /// Parses the listener of a Gateway: a name, or a port.
 #[cfg(feature = "envoy")]
 pub(super) fn gateway_listener(text: &str) -> Result<String, ValueError> {
-    match is_name(text) || text.parse::<u16>().is_ok_and(|port| port > 0) {
-        true => Ok(text.to_owned()),
-        false => Err(ValueError::GatewayListener),
+    if is_name(text) || text.parse::<u16>().is_ok_and(|port| port > 0) {
+        Ok(text.to_owned())
+    } else {
+        Err(ValueError::GatewayListener)
     }
 }
 

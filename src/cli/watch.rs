@@ -223,14 +223,15 @@ impl Watch {
             return runtime.block_on(self.certify(&settings));
         }
         let (trace, traced) = mpsc::channel(MAX_UNPRINTED);
-        let server = match self.trace {
-            true => server.tracing(Trace::new(move |traced| {
+        let server = if self.trace {
+            server.tracing(Trace::new(move |traced| {
                 if let Err(TrySendError::Full(_)) = trace.try_send((SystemTime::now(), traced)) {
                     tracing::warn!("more messages arrive than can be printed: the diagram lacks one");
                 }
-            })),
+            }))
+        } else {
             // The channel closes.
-            false => server,
+            server
         };
         runtime.block_on(async {
             let watched = self.print(server.connect(), traced, settings.collections.len());

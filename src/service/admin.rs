@@ -95,9 +95,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Serves the admin port on the current runtime until `stop` is cancelled.
 pub(crate) async fn serve(listener: Listener, router: Router, stop: CancellationToken) {
     let router = router.fallback(not_found).layer(middleware::from_fn_with_state(bodies(), receive_body));
-    let router = match listener.address().is_ok_and(|address| address.is_local()) {
-        true => router.layer(middleware::from_fn(check_origin)),
-        false => router,
+    let router = if listener.address().is_ok_and(|address| address.is_local()) {
+        router.layer(middleware::from_fn(check_origin))
+    } else {
+        router
     };
     let max_connections = LIMITS.max_connections.min(max_open_files() / 16);
     serve_within(ConnectionLimits { max_connections, ..LIMITS }, listener, router, stop).await;
@@ -204,9 +205,10 @@ fn is_local(host: &str) -> bool {
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     let pending = readiness.pending();
-    let (code, mut text) = match pending.is_empty() {
-        true => (StatusCode::OK, "ready\n".to_owned()),
-        false => (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", "))),
+    let (code, mut text) = if pending.is_empty() {
+        (StatusCode::OK, "ready\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", ")))
     };
     for warning in readiness.warnings() {
         text += &format!("warning: {warning}\n");

@@ -23,9 +23,10 @@ impl Format {
             ranges.filter_map(|range| weight_of(range, name)).fold(0.0, f32::max)
         };
         let open_metrics = weight("application/openmetrics-text");
-        match open_metrics > 0.0 && open_metrics >= weight("text/plain") {
-            true => Self::OpenMetrics,
-            false => Self::Prometheus,
+        if open_metrics > 0.0 && open_metrics >= weight("text/plain") {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
         }
     }
 

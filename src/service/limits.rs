@@ -154,7 +154,7 @@ mod tests {
             request.encode_to_vec()
         });
         let error = admit_check(&limits(), &parts.concat()).unwrap_err();
-        assert_eq!(error.to_string(), "a request has more than 4 attributes (--max-attributes-per-request)");
+        assert_eq!(error.to_string(), "a request has more than 4 attributes (max-attributes-per-request)");
     }
 
     #[test]

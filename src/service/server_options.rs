@@ -21,7 +21,7 @@ pub struct ServerOptions {
     /// the same way.
     pub max_call_bytes: usize,
     /// Maximum number of concurrent calls on one connection; further ones wait in the client.
-    pub max_calls_per_connection: u32,
+    pub max_calls_per_connection: usize,
     /// Maximum number of connections, and at most half of the files that the process may open. Silent ones give way to
     /// further ones, which wait if there is none.
     pub max_connections: usize,
@@ -57,7 +57,7 @@ setters!(ServerOptions {
     max_concurrent_calls: usize,
     max_waiting_calls: usize,
     max_call_bytes: usize,
-    max_calls_per_connection: u32,
+    max_calls_per_connection: usize,
     max_connections: usize,
     max_connections_per_peer: Option<usize>,
     handshake_timeout: Duration,
@@ -105,7 +105,7 @@ impl ServerOptions {
     pub(super) fn connection_limits(&self) -> ConnectionLimits {
         ConnectionLimits {
             protocol: Protocol::Http2 {
-                max_streams: self.max_calls_per_connection,
+                max_streams: u32::try_from(self.max_calls_per_connection).unwrap_or(u32::MAX),
                 keepalive: self.keepalive,
                 keepalive_timeout: self.keepalive_timeout,
             },

@@ -119,11 +119,10 @@ fn refused_for_field(error: Option<CallError>, field: &str, text: &str) -> Outco
         )));
     }
     let fields: Vec<&str> = source.violations().iter().map(|violation| violation.field.as_str()).collect();
-    match fields.contains(&field) {
-        true => Ok(()),
-        false => Err(BrokenRuleError(format!(
-            "{text} is rejected because of {fields:?}, not of `{field}`: {error}"
-        ))),
+    if fields.contains(&field) {
+        Ok(())
+    } else {
+        Err(BrokenRuleError(format!("{text} is rejected because of {fields:?}, not of `{field}`: {error}")))
     }
 }
 

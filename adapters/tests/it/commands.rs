@@ -81,6 +81,13 @@ fn help_fits_a_terminal_and_the_short_one_has_no_variables_and_examples() {
 }
 
 #[test]
+fn the_short_help_of_serve_has_at_most_80_lines_and_names_the_long_one() {
+    let help = run(&["serve", "-h"]).stdout;
+    assert!(help.lines().count() <= 80, "{help}");
+    assert!(help.ends_with("More flags: `serve --help`.\n"), "{help}");
+}
+
+#[test]
 fn help_of_serve_is_in_sections() {
     let help = run(&["serve", "--help"]).stdout;
     for heading in ["Configuration:", "Limits:", "Log:", "Flags of all commands:"] {

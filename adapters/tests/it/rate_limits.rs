@@ -293,7 +293,7 @@ fn a_rate_without_a_quota_is_ok_and_counted_and_one_that_cannot_be_determined_fa
         "{failed}"
     );
     let too_many = limits.try_send("", vec![user("a"); 101]).unwrap_err();
-    assert!(too_many.message().contains("--max-quotas-per-check"), "{too_many}");
+    assert!(too_many.message().contains("(max-quotas-per-check)"), "{too_many}");
     assert_eq!(limits.count("failed"), "2");
     assert_eq!(limits.one(hits(0, user("a"))), (Code::Ok, 1), "one descriptor counts without the other");
 }

@@ -76,20 +76,18 @@ impl RequestLimit {
         if count > max { Err(LimitError { limit: self, max }) } else { Ok(()) }
     }
 
-    /// The object that is limited, its unit, and the flag that sets the limit.
+    /// The object that is limited, its unit, and the name of the limit.
     fn describe(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Requests => ("the report", "requests", "--max-requests-per-report"),
-            Self::Attributes => ("a request", "attributes", "--max-attributes-per-request"),
-            Self::Words => ("the call", "dictionary words", "--max-words"),
-            Self::Quotas => ("the check", "quotas", "--max-quotas-per-check"),
-            Self::Instances => ("the call", "instances", "--max-instances"),
-            Self::Size => ("the call", "bytes of attributes or instances", "--max-expanded-size"),
-            Self::Memory => (
-                "the call",
-                "bytes of attributes and instances, for which no memory is left",
-                "--memory-limit",
-            ),
+            Self::Requests => ("the report", "requests", "max-requests-per-report"),
+            Self::Attributes => ("a request", "attributes", "max-attributes-per-request"),
+            Self::Words => ("the call", "dictionary words", "max-words"),
+            Self::Quotas => ("the check", "quotas", "max-quotas-per-check"),
+            Self::Instances => ("the call", "instances", "max-instances"),
+            Self::Size => ("the call", "bytes of attributes or instances", "max-expanded-size"),
+            Self::Memory => {
+                ("the call", "bytes of attributes and instances, for which no memory is left", "memory-limit")
+            }
         }
     }
 }

@@ -34,10 +34,8 @@ impl PreparedCall {
         let instances = instances(call, &template)?;
         let method = PathAndQuery::try_from(template.method())
             .map_err(|error| UsageError(format!("{:?} is not a valid method: {error}", template.method())))?;
-        let inferred_types = match call.session {
-            true => inferred_types(&template, &instances)?,
-            false => BTreeMap::new(),
-        };
+        let inferred_types =
+            if call.session { inferred_types(&template, &instances)? } else { BTreeMap::new() };
         Ok(Self {
             method,
             inferred_types,

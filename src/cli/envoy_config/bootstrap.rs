@@ -13,27 +13,26 @@ use crate::cli::value_parsers::socket_path;
 /// Returns the bootstrap.
 pub(super) fn bootstrap(options: &EnvoyConfig, requirements: &Requirements, upstream: &str) -> String {
     let filters = Filters::new(options, requirements);
-    let chain = match options.tcp {
-        true => fill(
+    let chain = if options.tcp {
+        fill(
             CONNECTIONS,
             &[
                 ("$AUTHORIZATION", &item(&filters.connection_authorization())),
                 ("$LOG", &item(&Filters::connection_log())),
             ],
-        ),
-        false => {
-            let limits = RateLimits::new(options, requirements);
-            fill(
-                REQUESTS,
-                &[
-                    ("$UNDERSCORES", filters.underscores(&limits)),
-                    ("$NAMESPACE", &options.namespace.as_deref().map(namespace).unwrap_or_default()),
-                    ("$LOG", &item(&filters.access_log())),
-                    ("$AUTHORIZATION", &item(&filters.authorization())),
-                    ("$RATE_LIMIT", &item(&filters.rate_limit(&limits))),
-                ],
-            )
-        }
+        )
+    } else {
+        let limits = RateLimits::new(options, requirements);
+        fill(
+            REQUESTS,
+            &[
+                ("$UNDERSCORES", filters.underscores(&limits)),
+                ("$NAMESPACE", &options.namespace.as_deref().map(namespace).unwrap_or_default()),
+                ("$LOG", &item(&filters.access_log())),
+                ("$AUTHORIZATION", &item(&filters.authorization())),
+                ("$RATE_LIMIT", &item(&filters.rate_limit(&limits))),
+            ],
+        )
     };
     let admin = options
         .envoy_admin

@@ -31,16 +31,15 @@ pub(super) fn gateway(options: &EnvoyConfig, requirements: &Requirements, gatewa
         "" => fill(UNDERSCORES, &common),
         _ => String::new(),
     };
-    let rate_limit = match limits.is_empty() {
-        true => String::new(),
-        false => {
-            let (filter, cluster) = (filters.rate_limit(&limits), server_cluster(options));
-            fill(
-                RATE_LIMIT,
-                &[&common[..], &[("$FILTER", &filter), ("$CLUSTER", &cluster), ("$LISTENER", &listener)]]
-                    .concat(),
-            )
-        }
+    let rate_limit = if limits.is_empty() {
+        String::new()
+    } else {
+        let (filter, cluster) = (filters.rate_limit(&limits), server_cluster(options));
+        fill(
+            RATE_LIMIT,
+            &[&common[..], &[("$FILTER", &filter), ("$CLUSTER", &cluster), ("$LISTENER", &listener)]]
+                .concat(),
+        )
     };
     let own = [
         ("$FAILURE_MODES", filters.failure_modes()),

@@ -32,16 +32,18 @@ pub(super) fn istio(options: &EnvoyConfig, requirements: &Requirements) -> Strin
             "" => String::new(),
             underscores => fill(MANAGER, &[("$CONTEXT", context), ("$UNDERSCORES", underscores)]),
         };
-        let limit = match limits.is_empty() {
-            true => String::new(),
-            false => fill(RATE_LIMIT, &[("$CONTEXT", context), ("$FILTER", &filters.rate_limit(&limits))]),
+        let limit = if limits.is_empty() {
+            String::new()
+        } else {
+            fill(RATE_LIMIT, &[("$CONTEXT", context), ("$FILTER", &filters.rate_limit(&limits))])
         };
         manager + &limit
     });
     let patches = patches.concat();
-    let envoy_filter = match patches.is_empty() {
-        true => String::new(),
-        false => fill(ENVOY_FILTER, &[("$NAMESPACE", namespace), ("$PATCHES", &patches)]),
+    let envoy_filter = if patches.is_empty() {
+        String::new()
+    } else {
+        fill(ENVOY_FILTER, &[("$NAMESPACE", namespace), ("$PATCHES", &patches)])
     };
     fill(
         RESOURCES,

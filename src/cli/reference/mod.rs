@@ -233,11 +233,10 @@ fn find<'a>(topic: Topic, items: &'a [Item], name: &str) -> Result<&'a Item, Usa
     item.at(&path).map_err(|(parent, part)| {
         let known: Vec<&str> =
             parent.fields.iter().chain(&parent.output).map(|field| field.name.as_str()).collect();
-        match known.is_empty() {
-            true => UsageError(format!("`{}` has no fields", parent.name)),
-            false => {
-                UsageError(format!("`{}` has no field `{part}`; {}", parent.name, suggestion(part, &known)))
-            }
+        if known.is_empty() {
+            UsageError(format!("`{}` has no fields", parent.name))
+        } else {
+            UsageError(format!("`{}` has no field `{part}`; {}", parent.name, suggestion(part, &known)))
         }
     })
 }

@@ -33,10 +33,8 @@ pub(super) fn list(items: &[Item]) -> String {
 
 /// All of one item. `name` is its path.
 pub(super) fn item(name: &str, item: &Item) -> String {
-    let mut text = match item.type_name.is_empty() {
-        true => format!("{name}\n"),
-        false => format!("{name}  {}\n", item.type_name),
-    };
+    let mut text =
+        if item.type_name.is_empty() { format!("{name}\n") } else { format!("{name}  {}\n", item.type_name) };
     wrap(&mut text, &item.meaning, 2);
     if let Some(produced_by) = item.produced_by {
         let _ = writeln!(text, "  Produced by: {produced_by}");
@@ -152,9 +150,12 @@ fn rows(text: &mut String, item: &Item, parent: &str) {
         meaning.push_str(if meaning.is_empty() { "" } else { " " });
         meaning.push_str(&sentence);
     };
-    let values = item.values.iter().map(|value| match value.meaning.is_empty() {
-        true => code(&value.name),
-        false => format!("{}: {}", code(&value.name), value.meaning.trim_end_matches('.')),
+    let values = item.values.iter().map(|value| {
+        if value.meaning.is_empty() {
+            code(&value.name)
+        } else {
+            format!("{}: {}", code(&value.name), value.meaning.trim_end_matches('.'))
+        }
     });
     let values: Vec<String> = values.collect();
     if !values.is_empty() {

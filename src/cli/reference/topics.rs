@@ -184,10 +184,7 @@ fn function(function: mixer_adapter_engine::expression::FunctionReference) -> It
 /// An instance with an expression for each field.
 fn instance_example(template: &DynamicTemplate, fields: &[Item], output: &[Item]) -> String {
     let name = template.name();
-    let params = match fields.is_empty() {
-        true => " {}\n".to_owned(),
-        false => format!("\n{}", expressions(fields, 4)),
-    };
+    let params = if fields.is_empty() { " {}\n".to_owned() } else { format!("\n{}", expressions(fields, 4)) };
     let mut text = format!(
         "apiVersion: config.istio.io/v1alpha2\nkind: instance\nmetadata: {{name: my{name}, namespace: istio-system}}\n\
          spec:\n  compiledTemplate: {name}\n  params:{params}"

@@ -4,30 +4,38 @@ use clap::{Command, FromArgMatches as _};
 
 use super::*;
 use mixer_adapter_engine::RequestLimits;
+use mixer_adapter_host::session::SessionLimits;
 
-/// The limits and times, and for each a value that no other one has and that is not its default.
-const LIMITS: [(&str, &str); 21] = [
+/// The flags of limits and times, and for each a value that no other one has and that is not its default.
+const FLAGS: [(&str, &str); 9] = [
     ("--max-calls", "101"),
-    ("--max-calls-per-connection", "102"),
-    ("--max-waiting-calls", "103"),
     ("--max-connections", "104"),
     ("--max-connections-per-peer", "105"),
-    ("--max-sessions", "106"),
-    ("--max-config-size", "107"),
-    ("--max-message-size", "108"),
-    ("--max-words", "109"),
-    ("--max-attributes-per-request", "110"),
-    ("--max-requests-per-report", "111"),
-    ("--handler-cache", "112"),
     ("--session-idle", "201s"),
     ("--session-lookup", "any"),
-    ("--body-timeout", "202s"),
-    ("--write-timeout", "203s"),
-    ("--handshake-timeout", "204s"),
     ("--call-timeout", "205s"),
     ("--keepalive", "206s"),
     ("--max-redial-wait", "207s"),
     ("--max-connection-age", "208s"),
+];
+
+/// The same for the limits of `--limit`.
+const LIMITS: [(&str, &str); 15] = [
+    ("max-calls-per-connection", "102"),
+    ("max-waiting-calls", "103"),
+    ("max-sessions", "106"),
+    ("max-config-size", "107"),
+    ("max-message-size", "108"),
+    ("max-words", "109"),
+    ("max-attributes-per-request", "110"),
+    ("max-requests-per-report", "111"),
+    ("handler-cache", "112"),
+    ("max-quotas-per-check", "113"),
+    ("max-instances", "114"),
+    ("max-expanded-size", "8Ki"),
+    ("body-timeout", "202s"),
+    ("write-timeout", "203s"),
+    ("handshake-timeout", "204s"),
 ];
 
 fn command() -> Command {
@@ -42,14 +50,11 @@ fn parse<'a>(flags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Serve {
 
 #[test]
 fn each_limit_is_the_option_of_its_flag() {
-    let further = [
-        ("--memory-limit", "1Gi"),
-        ("--grace", "209s"),
-        ("--state-retention", "210s"),
-        ("--max-quotas-per-check", "113"),
-    ];
-    let further = further.into_iter().chain([("--max-instances", "114"), ("--max-expanded-size", "115")]);
-    let serve = parse(LIMITS.into_iter().chain(further));
+    let further = [("--memory-limit", "1Gi"), ("--grace", "209s"), ("--state-retention", "210s")];
+    let limits = LIMITS.map(|(name, value)| format!("{name}={value}"));
+    let (first, others) = (&*limits[0], limits[1..].join(","));
+    let limits = [("--limit", first), ("--limit", &others)];
+    let serve = parse(FLAGS.into_iter().chain(further).chain(limits));
     let seconds = Duration::from_secs;
     let server = ServerOptions {
         max_message_size: 108,
@@ -89,8 +94,8 @@ fn each_limit_is_the_option_of_its_flag() {
         .words(109)
         .quotas_per_check(113)
         .instances(114)
-        .expanded_size(115);
-    assert_eq!(serve.request_limits.limits(), requests);
+        .expanded_size(8 << 10);
+    assert_eq!(serve.limits.limits().requests, requests);
     let sources = serve.sources.settings(&serve.configuration, Vec::new()).unwrap();
     assert_eq!(sources.longest_wait, seconds(207));
 }
@@ -102,18 +107,26 @@ fn defaults_are_those_of_the_documentation() {
         std::fs::read_to_string(path).unwrap()
     });
     let page = page.concat();
+    let documented = |name: &str| {
+        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
+        let row = row.unwrap_or_else(|| panic!("{name} is not in the table"));
+        row.split([',', '|']).next().unwrap().trim().trim_matches('`')
+    };
     let command = command();
-    for (flag, _) in LIMITS {
-        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{flag}` | ")));
-        let row = row.unwrap_or_else(|| panic!("{flag} is not in the table"));
-        let documented = row.split([',', '|']).next().unwrap().trim().trim_matches('`');
+    for (flag, _) in FLAGS {
         let argument =
             command.get_arguments().find(|argument| argument.get_long() == flag.strip_prefix("--"));
         let default = match (flag, argument.unwrap().get_default_values().first()) {
             ("--max-connections", None) => parse(DEFAULT_MEMORY_LIMIT).options().max_connections.to_string(),
             (_, default) => default.map_or("no limit", |value| value.to_str().unwrap()).to_owned(),
         };
-        assert_eq!(default, documented, "{flag}");
+        assert_eq!(default, documented(flag), "{flag}");
+    }
+    let limit = command.get_arguments().find(|argument| argument.get_long() == Some("limit")).unwrap();
+    let help = limit.get_long_help().unwrap().to_string();
+    for (name, _) in LIMITS {
+        let line = help.lines().find(|line| line.starts_with(&format!("{name}: "))).unwrap();
+        assert!(line.ends_with(&format!(" [default: {}]", documented(name))), "{line}");
     }
 }
 

@@ -418,12 +418,11 @@ async fn traced_report(
     let mut state: Option<Bag> = None;
     for (index, attributes) in asked.attributes.iter().enumerate() {
         let own;
-        let decoder = match attributes.words.is_empty() {
-            true => &shared,
-            false => {
-                own = Decoder::new(&snapshot, &attributes.words);
-                &own
-            }
+        let decoder = if attributes.words.is_empty() {
+            &shared
+        } else {
+            own = Decoder::new(&snapshot, &attributes.words);
+            &own
         };
         let before = budget.bytes();
         match &mut state {

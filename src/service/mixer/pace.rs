@@ -33,9 +33,10 @@ impl Pace {
         }
         self.work = 0;
         tokio::task::yield_now().await;
-        match self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            true => Err(Status::deadline_exceeded("the deadline passed")),
-            false => Ok(()),
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            Err(Status::deadline_exceeded("the deadline passed"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -463,7 +463,7 @@ async fn a_report_with_too_many_instances_is_refused_before_it_is_decoded() {
     assert_eq!(failure.code, Code::FailedPrecondition);
     let failure = client.send(Metric::METHOD, &report(limit + 1)).await.unwrap_err();
     assert_eq!(failure.code, Code::ResourceExhausted);
-    assert_eq!(failure.message, format!("the call has more than {limit} instances (--max-instances)"));
+    assert_eq!(failure.message, format!("the call has more than {limit} instances (max-instances)"));
     let series = r#"mixer_adapter_calls_total{adapter="",template="metric",code="RESOURCE_EXHAUSTED"}"#;
     assert_eq!(serving.metric(series).await, 1.0);
     assert_unharmed(serving).await;

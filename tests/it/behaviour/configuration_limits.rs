@@ -71,7 +71,7 @@ async fn configurations_are_as_long_as_the_limit_at_most() {
     assert!(call(&client, &config(900)).await.is_ok());
     let failure = call(&client, &config(1_000)).await.unwrap_err();
     assert_eq!(failure.code, Code::ResourceExhausted);
-    assert_eq!(failure.message, "the configuration has 1016 bytes; the limit is 1000 (--max-config-size)");
+    assert_eq!(failure.message, "the configuration has 1016 bytes; the limit is 1000 (max-config-size)");
     assert_eq!(create(&client, &config(1_000)).await, (Code::ResourceExhausted as i32, failure.message));
     let refused = serving.metric("mixer_adapter_limit_refusals_total{limit=\"max-config-size\"}").await;
     assert_eq!(refused, 2.0);
@@ -97,7 +97,7 @@ async fn sessions_are_limited_in_number_and_memory() {
             }
         };
         assert_eq!(refused.code, Code::ResourceExhausted as i32);
-        assert!(refused.message.ends_with(&format!("(--{name})")), "{}", refused.message);
+        assert!(refused.message.ends_with(&format!("({name})")), "{}", refused.message);
         assert_eq!(ids.len(), if length == 0 { 2 } else { 1 });
         let series = format!("mixer_adapter_limit_refusals_total{{limit=\"{name}\"}}");
         assert_eq!(serving.metric(&series).await, 1.0);
@@ -219,7 +219,7 @@ async fn claims_on_one_session_count_in_bytes() {
         }
         assert!(clients.len() < 50, "claims are not counted");
     };
-    assert!(refused.ends_with("(--memory-limit)"), "{refused}");
+    assert!(refused.ends_with("(memory-limit)"), "{refused}");
     let sessions = serving.host.sessions();
     assert_eq!(sessions.list(9)[0].claims as usize, clients.len() - 1, "the others are still there");
     // The claims of a connection that has ended take no room.

@@ -58,7 +58,7 @@ fn a_word_that_every_request_of_a_report_refers_to_counts_each_time() {
     let value = "x".repeat(10_000);
     assert!(send(&mixer, report_of(2, &value)).is_ok());
     let answer = send(&mixer, report_of(11, &value));
-    assert_over(&mixer, answer, RequestLimit::Size, "--max-expanded-size");
+    assert_over(&mixer, answer, RequestLimit::Size, "(max-expanded-size)");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn attributes_that_a_delta_inherits_count_each_time() {
         send(&mixer, request)
     };
     assert!(deltas(2).is_ok());
-    assert_over(&mixer, deltas(11), RequestLimit::Size, "--max-expanded-size");
+    assert_over(&mixer, deltas(11), RequestLimit::Size, "(max-expanded-size)");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn entries_of_maps_count_before_a_map_is_made() {
         RUNTIME.block_on(check(&mixer, request, Caller::default())).map(drop)
     };
     assert!(check(90).is_ok());
-    assert_over(&mixer, check(100), RequestLimit::Size, "--max-expanded-size");
+    assert_over(&mixer, check(100), RequestLimit::Size, "(max-expanded-size)");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn instances_are_counted_over_all_requests_of_a_report() {
     assert!(send(&one, report_of(1, "/")).is_ok());
     assert!(send(&ten, report_of(10, "/")).is_ok());
     let answer = send(&ten, report_of(11, "/"));
-    assert_over(&ten, answer, RequestLimit::Instances, "--max-instances");
+    assert_over(&ten, answer, RequestLimit::Instances, "(max-instances)");
 }
 
 /// Reports paths of 10,000 bytes with this memory; returns what was taken.
@@ -127,7 +127,7 @@ fn the_memory_of_a_report_is_that_of_one_request_and_all_instances() {
 fn a_call_without_memory_is_refused() {
     let mixer = limited(RequestLimits::default());
     let (answer, taken) = taken(&mixer, 1_000, 100_000);
-    assert_over(&mixer, answer, RequestLimit::Memory, "--memory-limit");
+    assert_over(&mixer, answer, RequestLimit::Memory, "(memory-limit)");
     assert!(taken < 120_000, "it ends at once: {taken}");
 }
 

@@ -106,7 +106,7 @@ pub enum CallError {
         adapter: &'static str,
     },
     /// A configuration or a session exceeds a limit.
-    #[error("{reason} (--{})", .limit.name())]
+    #[error("{reason} ({})", .limit.name())]
     LimitExceeded {
         /// The limit.
         limit: Limit,
