@@ -25,7 +25,7 @@ pub(crate) fn generate() -> Result<()> {
     fs::write(folder.join("envoy_v2.binpb"), without_details(&v2)?)?;
     fs::write(root().join("crates/config/src/envoy_v2.tsv"), successors)?;
     run(cargo()
-        .args(["test", "--package", "mixer-adapter-streams", "--lib", "istio_descriptors"])
+        .args(["test", "--package", "mixer-adapter-streams", "--test", "it", "istio_descriptors"])
         .env("UPDATE_ISTIO_DESCRIPTORS", "1"))?;
     run(cargo()
         .args(["test", "--package", "mixer-adapter", "--test", "it", "protos::"])

@@ -42,9 +42,6 @@
 pub mod certify;
 mod envoy_v2;
 mod identity;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
-mod istio_descriptors;
 mod listen_url;
 pub mod mcp;
 mod ordered;

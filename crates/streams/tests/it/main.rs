@@ -1,6 +1,8 @@
 //! Sources and sinks of configuration: message by message, and over sockets.
 #![allow(clippy::unwrap_used)]
 
+#[allow(clippy::panic)]
+mod istio_descriptors;
 #[path = "../../../../tests/it/linear.rs"]
 mod linear;
 mod mcp;
