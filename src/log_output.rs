@@ -1,4 +1,4 @@
-//! The output of the log: stderr, which a thread of its own writes. Where nobody reads it, lines are dropped and counted, and no call waits.
+//! The output of the log: a thread writes it to stderr. If nobody reads it, lines are dropped and counted, and no call waits.
 
 use std::{
     io::{self, Write},

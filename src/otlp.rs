@@ -1,4 +1,4 @@
-//! Traces for an OpenTelemetry collector, by OTLP over gRPC: a span for each call of a service, and below it those of adapters and of remote calls.
+//! Traces for an OpenTelemetry collector, by OTLP over gRPC: a span for each call of a service, with child spans for adapters and remote calls.
 
 use std::{env, path::Path, time::Duration};
 
@@ -31,8 +31,8 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Creates an exporter to a collector, whose certificate is verified with the CA certificates of a file, else with those of the
-    /// system. It has to be created in a tokio runtime, on which its connection then runs.
+    /// Creates an exporter to a collector, whose certificate is verified with the CA certificates of a file, or of the system. Its
+    /// connection runs on the current tokio runtime.
     ///
     /// # Errors
     /// The endpoint is not a URL, or the file cannot be used.
@@ -44,7 +44,7 @@ impl Exporter {
             exporter.with_endpoint(endpoint)
         };
         let exporter = exporter.build()?;
-        // Without this name, the one of OTEL_SERVICE_NAME.
+        // OTEL_SERVICE_NAME replaces the name.
         let resource = match env::var_os("OTEL_SERVICE_NAME") {
             Some(_) => Resource::builder(),
             None => Resource::builder().with_service_name(env!("CARGO_PKG_NAME")),
@@ -54,7 +54,7 @@ impl Exporter {
         Ok(Self { provider: provider.build() })
     }
 
-    /// The layer that makes spans of OpenTelemetry of those of `tracing`.
+    /// Returns the layer that turns spans of `tracing` into spans of OpenTelemetry.
     pub(crate) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
         let tracer = self.provider.tracer(env!("CARGO_PKG_NAME"));
         let targets = TARGETS.map(|target| (target, LevelFilter::DEBUG));
@@ -80,13 +80,13 @@ fn secured(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Channel
     })?;
     let origin: Uri = endpoint.parse()?;
     let mut parts = origin.clone().into_parts();
-    // Of a channel with `https`, tonic asks for the TLS of its own.
+    // With `https`, tonic would require its own TLS.
     parts.scheme = Some(Scheme::HTTP);
     let channel = Endpoint::from(Uri::from_parts(parts)?).origin(origin);
     Ok(channel.timeout(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT).connect_with_connector_lazy(Connector::new(tls)))
 }
 
-/// Returns whether an endpoint is one with TLS.
+/// Returns whether an endpoint has TLS.
 pub(crate) fn has_tls(endpoint: &str) -> bool {
     endpoint.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("https"))
 }

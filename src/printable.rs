@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Returns a text in which control characters are escaped, other than tabs, those of `plain`, and colors if the text has some: others
-/// could move the cursor, hide what follows, or end a line of a log.
+/// Escapes control characters except tabs, the characters of `plain` and, in colored text, colors. Others could move the cursor, hide
+/// text, or end a line of a log.
 pub(crate) fn printable<'t>(text: &'t str, plain: &[char], colored: bool) -> Cow<'t, str> {
     let is_plain =
         |character: char| !character.is_control() || character == '\t' || plain.contains(&character);
@@ -41,8 +41,10 @@ const ESCAPE: char = '\u{1b}';
 /// The length of the sequence at the start of a text, if it sets a color or a font, and hides nothing.
 fn color(text: &str) -> Option<usize> {
     let (numbers, _) = text.strip_prefix("\u{1b}[")?.split_once('m')?;
-    let is_number = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit()) && number != "8";
-    numbers.split(';').all(is_number).then_some(numbers.len() + 3)
+    numbers
+        .split(';')
+        .all(|number| number.bytes().all(|byte| byte.is_ascii_digit()) && number != "8")
+        .then_some(numbers.len() + 3)
 }
 
 #[cfg(test)]

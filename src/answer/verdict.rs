@@ -4,7 +4,7 @@ use super::references::{self, ReferencedAttribute};
 use mixer_adapter_core::proto::{CheckResult, Status};
 use mixer_adapter_engine::proto::istio::mixer::v1::{RouteDirective, check_response::PreconditionResult};
 
-/// The answer to a check: of a Mixer, which merges those of all adapters, or of one adapter.
+/// The answer to a check, by one adapter or by a Mixer, which merges all adapters' answers.
 #[derive(Clone, Default, PartialEq)]
 pub struct Verdict {
     pub(super) status: Status,

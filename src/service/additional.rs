@@ -4,7 +4,7 @@ use tonic::service::Routes;
 use super::rpc::Rpc;
 use mixer_adapter_host::handler::BoxFuture;
 
-/// Services of a server in addition to those of its adapters and the Mixer API.
+/// Services of a server besides its adapters and the Mixer API.
 pub(super) struct AdditionalServices {
     /// The full names.
     pub(super) names: Vec<&'static str>,

@@ -105,14 +105,19 @@ pub(crate) async fn serve(listener: Listener, router: Router, stop: Cancellation
 }
 
 async fn serve_within(limits: ConnectionLimits, listener: Listener, router: Router, stop: CancellationToken) {
-    let on_connection = move |connection: &Connection| {
-        let connection = connection.clone();
-        let counted = move |response: Response| {
-            future::ready(response.map(|body| Body::new(connection.until_written(body))))
-        };
-        router.clone().layer(middleware::map_response(counted))
-    };
-    listener.serve(limits, &Workers::here(), on_connection, stop).await;
+    listener
+        .serve(
+            limits,
+            &Workers::here(),
+            move |connection: &Connection| {
+                let connection = connection.clone();
+                router.clone().layer(middleware::map_response(move |response: Response| {
+                    future::ready(response.map(|body| Body::new(connection.until_written(body))))
+                }))
+            },
+            stop,
+        )
+        .await;
 }
 
 /// Returns the memory for the bodies of requests, a permit for each byte.
@@ -154,8 +159,8 @@ enum ReceiveError {
     Ended,
 }
 
-/// Receives a body, and takes memory for what has arrived of it. Its parts are copied: each would hold the memory of what arrived
-/// with it.
+/// Receives a body, and takes memory for the bytes that have arrived. Its parts are copied, because each part would hold the whole
+/// read buffer.
 async fn received(body: Body, memory: &Semaphore) -> Result<(Body, SemaphorePermit<'_>), ReceiveError> {
     let take = |bytes| {
         let bytes = u32::try_from(bytes).map_err(|_| ReceiveError::TooLong)?;

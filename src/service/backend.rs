@@ -11,7 +11,10 @@ use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
     CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse, ValidateRequest,
     ValidateResponse,
 };
-use mixer_adapter_host::{Host, NewSession, handler::CallError};
+use mixer_adapter_host::{
+    Host, NewSession,
+    handler::{CallError, Caller},
+};
 
 pub(super) const CREATE_SESSION: &str =
     "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession";
@@ -19,51 +22,44 @@ pub(super) const CREATE_SESSION: &str =
 pub(super) const SERVICE: &str = "istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
 
 pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
-    let validate = {
-        let host = host.clone();
-        rpc(move |request: ValidateRequest, caller| {
-            let host = host.clone();
-            async move {
-                let new = NewSession {
-                    adapter_config: request.adapter_config,
-                    inferred_types: request.inferred_types,
-                };
-                Ok(ValidateResponse { status: Some(status(host.validate(new, &caller).await.err())) })
-            }
-        })
-    };
-    let create = {
-        let host = host.clone();
-        rpc(move |request: CreateSessionRequest, caller| {
-            let host = host.clone();
-            async move {
-                let new = NewSession {
-                    adapter_config: request.adapter_config,
-                    inferred_types: request.inferred_types,
-                };
-                Ok(match host.create_session(new, &caller).await {
-                    Ok(id) => {
-                        CreateSessionResponse { session_id: id.to_string(), status: Some(status(None)) }
-                    }
-                    Err(error) => {
-                        CreateSessionResponse { session_id: String::new(), status: Some(status(Some(error))) }
-                    }
-                })
-            }
-        })
-    };
-    let close = {
-        let host = host.clone();
-        rpc(move |request: CloseSessionRequest, caller| {
-            let outcome = host.close_session(&request.session_id, &caller);
-            async move { Ok(CloseSessionResponse { status: Some(status(outcome.err())) }) }
-        })
-    };
     [
-        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate", validate),
-        (CREATE_SESSION, create),
-        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession", close),
+        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate", rpc(host, validate)),
+        (CREATE_SESSION, rpc(host, create)),
+        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession", rpc(host, close)),
     ]
+}
+
+async fn validate(
+    host: Arc<Host>,
+    request: ValidateRequest,
+    caller: Caller,
+) -> Result<ValidateResponse, tonic::Status> {
+    let ValidateRequest { adapter_config, inferred_types } = request;
+    let outcome = host.validate(NewSession { adapter_config, inferred_types }, &caller).await;
+    Ok(ValidateResponse { status: Some(status(outcome.err())) })
+}
+
+async fn create(
+    host: Arc<Host>,
+    request: CreateSessionRequest,
+    caller: Caller,
+) -> Result<CreateSessionResponse, tonic::Status> {
+    let CreateSessionRequest { adapter_config, inferred_types } = request;
+    let (session_id, error) =
+        match host.create_session(NewSession { adapter_config, inferred_types }, &caller).await {
+            Ok(id) => (id.to_string(), None),
+            Err(error) => (String::new(), Some(error)),
+        };
+    Ok(CreateSessionResponse { session_id, status: Some(status(error)) })
+}
+
+async fn close(
+    host: Arc<Host>,
+    request: CloseSessionRequest,
+    caller: Caller,
+) -> Result<CloseSessionResponse, tonic::Status> {
+    let outcome = host.close_session(&request.session_id, &caller);
+    Ok(CloseSessionResponse { status: Some(status(outcome.err())) })
 }
 
 fn status(error: Option<CallError>) -> Status {

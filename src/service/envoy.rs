@@ -1,6 +1,7 @@
 //! The services of Envoy, and their names before version 3 of Envoy's API, whose messages are compatible.
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
     sync::{
         Arc,
@@ -12,18 +13,14 @@ use std::{
 use http::Request;
 use mixer_adapter_engine::CheckOutcome;
 use mixer_adapter_envoy::{AccessLogServer, Counters, RateLimitOutcome, Services, TenantCounts};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter},
-};
+use prometheus_client::metrics::counter::ConstCounter;
 use tonic::{body::Body, server::NamedService};
 use tower_service::Service;
 
 use super::{
     additional::AdditionalServices,
-    rpc::{Rpc, rpc},
-    series::{Encoded, counter, counters, gauge},
+    families::{Encoded, Families, Scraped, loaded},
+    rpc::rpc,
     server::Server,
 };
 
@@ -48,26 +45,18 @@ impl Server {
     /// Serves Envoy's external authorization, rate limits and access logs, too.
     #[must_use]
     pub fn envoy(self, services: Arc<Services>) -> Self {
-        let check = || -> Rpc {
-            let services = services.clone();
-            rpc(move |request, caller| {
-                let services = services.clone();
-                async move { services.check(request, caller).await }
-            })
-        };
-        let should_rate_limit = || -> Rpc {
-            let services = services.clone();
-            rpc(move |request, caller| {
-                let services = services.clone();
-                async move { services.should_rate_limit(request, caller).await }
-            })
-        };
-        let rpcs = CHECK.map(|path| (path, check())).into_iter();
-        let rpcs = rpcs.chain(SHOULD_RATE_LIMIT.map(|path| (path, should_rate_limit()))).collect();
+        let check =
+            rpc(&services, |services, request, caller| async move { services.check(request, caller).await });
+        let limit = rpc(&services, |services, request, caller| async move {
+            services.should_rate_limit(request, caller).await
+        });
+        let rpcs = CHECK.map(|path| (path, check.clone())).into_iter();
+        let rpcs = rpcs.chain(SHOULD_RATE_LIMIT.map(|path| (path, limit.clone()))).collect();
         let access_log = AccessLogServer::new(services.clone());
         let (stopped, watched) = (services.clone(), services.clone());
         self.readiness().warn(move || watched.missing_settings());
-        let collector = Box::new(EnvoyMetrics(services.counters().clone()));
+        let counters = services.counters().clone();
+        let metrics = Scraped(move |families: &mut Families<'_>| encode(&counters, families));
         self.add(AdditionalServices {
             names: NAMES.into(),
             rpcs,
@@ -76,7 +65,7 @@ impl Server {
                 routes.add_service(access_log).add_service(former)
             }),
             descriptors: include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
-            collector,
+            collector: Box::new(metrics),
             stop: Box::new(move || stopped.stop()),
             finish: Box::pin(async move { services.flush().await }),
         })
@@ -105,69 +94,59 @@ impl Service<Request<Body>> for FormerAccessLog {
     }
 }
 
-/// The metrics of the services.
-#[derive(Debug)]
-struct EnvoyMetrics(Arc<Counters>);
-
-impl Collector for EnvoyMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
-        let encoder = &mut encoder;
-        let Counters { rate_limits, hits_lost, log_entries, log_streams, log_unreadable, .. } = &*self.0;
-        let help = "Requests for rate limits, by outcome";
-        let outcomes =
-            RateLimitOutcome::NAMES.iter().zip(rate_limits.iter().map(|count| count.load(Relaxed)));
-        counters(encoder, "mixer_adapter_envoy_rate_limits", help, "outcome", outcomes)?;
-        let help = "Hits of rate limits that could not be given back";
-        counter(encoder, "mixer_adapter_envoy_rate_limit_hits_lost", help, hits_lost.load(Relaxed))?;
-        let help = "Entries of access logs that were received";
-        counter(encoder, "mixer_adapter_envoy_log_entries", help, log_entries.load(Relaxed))?;
-        let help = "Streams of access logs that ended with a message that could not be read";
-        counter(encoder, "mixer_adapter_envoy_log_unreadable", help, log_unreadable.load(Relaxed))?;
-        let help = "Open streams of access logs";
-        gauge(encoder, "mixer_adapter_envoy_log_streams", help, log_streams.load(Relaxed) as i64)?;
-        let help =
-            "What access logs did not deliver, by handler; without a handler, entries before rules applied";
-        counters(encoder, "mixer_adapter_envoy_log_lost", help, "handler", self.0.lost())?;
-        self.tenants(encoder)
-    }
+/// Encodes the metrics of the services.
+fn encode(counters: &Counters, families: &mut Families<'_>) -> Encoded {
+    let Counters { rate_limits, hits_lost, log_entries, log_streams, log_unreadable, .. } = counters;
+    let help = "Requests for rate limits, by outcome";
+    let outcomes = loaded(RateLimitOutcome::NAMES, rate_limits.each_ref());
+    families.counters("mixer_adapter_envoy_rate_limits", help, "outcome", outcomes)?;
+    let help = "Hits of rate limits that could not be given back";
+    families.counter("mixer_adapter_envoy_rate_limit_hits_lost", help, hits_lost.load(Relaxed))?;
+    let help = "Entries of access logs that were received";
+    families.counter("mixer_adapter_envoy_log_entries", help, log_entries.load(Relaxed))?;
+    let help = "Streams of access logs that ended with a message that could not be read";
+    families.counter("mixer_adapter_envoy_log_unreadable", help, log_unreadable.load(Relaxed))?;
+    let streams = log_streams.load(Relaxed) as usize;
+    families.gauge("mixer_adapter_envoy_log_streams", "Open streams of access logs", streams)?;
+    let help =
+        "What access logs did not deliver, by handler; without a handler, entries before rules applied";
+    let lost = counters.lost();
+    let lost = lost.iter().map(|(handler, count)| (&**handler, *count));
+    families.counters("mixer_adapter_envoy_log_lost", help, "handler", lost)?;
+    by_namespace(&counters.tenants(), families)
 }
 
-impl EnvoyMetrics {
-    /// Encodes the counts by namespace.
-    fn tenants(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let tenants = self.0.tenants();
-        if tenants.is_empty() {
-            return Ok(());
-        }
-        let mut outcomes = |name: &str, help: &str, names: &[&str], of: fn(&TenantCounts) -> &[AtomicU64]| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for tenant in &tenants {
-                for (outcome, count) in names.iter().zip(of(tenant)) {
-                    let labels = [("namespace", &*tenant.namespace), ("outcome", *outcome)];
-                    ConstCounter::new(count.load(Relaxed)).encode(family.encode_family(&labels)?)?;
-                }
-            }
-            Ok(())
-        };
-        let help = "Checks of Envoy, by the namespace whose rules apply";
-        outcomes("mixer_adapter_envoy_tenant_checks", help, &CheckOutcome::NAMES, |tenant| &tenant.checks)?;
-        let help = "Requests for rate limits, by the namespace whose rules apply";
-        outcomes("mixer_adapter_envoy_tenant_rate_limits", help, &RateLimitOutcome::NAMES, |tenant| {
-            &tenant.rate_limits
-        })?;
-        let entries: fn(&TenantCounts) -> &AtomicU64 = |tenant| &tenant.log_entries;
-        let lost: fn(&TenantCounts) -> &AtomicU64 = |tenant| &tenant.log_lost;
-        for (name, help, count) in [
-            (
-                "mixer_adapter_envoy_tenant_log_entries",
-                "Entries of access logs, by the namespace whose rules apply",
-                entries,
-            ),
-            ("mixer_adapter_envoy_tenant_log_lost", "What access logs did not deliver, by namespace", lost),
-        ] {
-            let counts = tenants.iter().map(|tenant| (&tenant.namespace, count(tenant).load(Relaxed)));
-            counters(encoder, name, help, "namespace", counts)?;
-        }
-        Ok(())
-    }
+/// Encodes the counts by namespace.
+fn by_namespace(tenants: &[Arc<TenantCounts>], families: &mut Families<'_>) -> Encoded {
+    let help = "Checks of Envoy, by the namespace whose rules apply";
+    let checks =
+        tenants.iter().flat_map(|tenant| outcomes(tenant, CheckOutcome::NAMES, tenant.checks.each_ref()));
+    families.encode(("mixer_adapter_envoy_tenant_checks", help), None, ["namespace", "outcome"], checks)?;
+    let help = "Requests for rate limits, by the namespace whose rules apply";
+    let limits = tenants
+        .iter()
+        .flat_map(|tenant| outcomes(tenant, RateLimitOutcome::NAMES, tenant.rate_limits.each_ref()));
+    families.encode(
+        ("mixer_adapter_envoy_tenant_rate_limits", help),
+        None,
+        ["namespace", "outcome"],
+        limits,
+    )?;
+    let help = "Entries of access logs, by the namespace whose rules apply";
+    let entries = tenants.iter().map(|tenant| (&*tenant.namespace, tenant.log_entries.load(Relaxed)));
+    families.counters("mixer_adapter_envoy_tenant_log_entries", help, "namespace", entries)?;
+    let help = "What access logs did not deliver, by namespace";
+    let lost = tenants.iter().map(|tenant| (&*tenant.namespace, tenant.log_lost.load(Relaxed)));
+    families.counters("mixer_adapter_envoy_tenant_log_lost", help, "namespace", lost)
+}
+
+/// Returns a counter for each outcome of a namespace.
+fn outcomes<'t, const N: usize>(
+    tenant: &'t TenantCounts,
+    names: [&'static str; N],
+    counts: [&AtomicU64; N],
+) -> impl Iterator<Item = ([Cow<'t, str>; 2], ConstCounter<u64>)> {
+    let namespace = &*tenant.namespace;
+    loaded(names, counts)
+        .map(move |(name, count)| ([namespace.into(), name.into()], ConstCounter::new(count)))
 }

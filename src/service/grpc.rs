@@ -16,7 +16,7 @@ use mixer_adapter_net::grpc::{self, CallLimits, Methods, Reply, UnaryService};
 /// All gRPC services of a server as one tower service, which layers can be put around.
 pub type GrpcService = UnaryService<HostMethods, Routes>;
 
-/// The unary methods of a host: those of templates, and others by path.
+/// The unary methods of a host: templates, and other methods by path.
 pub struct HostMethods {
     pub(super) host: Arc<Host>,
     pub(super) rpcs: HashMap<&'static str, Rpc>,
@@ -118,7 +118,7 @@ impl HostMethods {
     }
 }
 
-/// The services that every adapter server has: those of templates, and `InfrastructureBackend`.
+/// The services that every adapter server has: templates, and `InfrastructureBackend`.
 pub(crate) fn adapter_services(host: Arc<Host>) -> GrpcService {
     let rpcs = HashMap::from(backend::methods(&host));
     let limits = ServerOptions::default().call_limits();

@@ -67,8 +67,8 @@ pub(super) fn count_fields(message: &[u8], number: u32, max: usize) -> usize {
     Fields(message).filter(|(field, _)| *field == number).take(max.saturating_add(1)).count()
 }
 
-/// Iterates over the fields of an encoded message: the number, and the content of one with a length. Stops at one that is not
-/// valid, which decoding refuses.
+/// Iterates over the numbers of the fields of an encoded message, with the content of length-delimited fields. Stops at an invalid
+/// field, which decoding refuses.
 struct Fields<'m>(&'m [u8]);
 
 impl<'m> Iterator for Fields<'m> {

@@ -1,50 +1,27 @@
 //! Metrics of the process, under the names that all client libraries of Prometheus use, and of the build. By hand:
 //! `prometheus-client` has no collector of processes.
 
-use std::{
-    fs,
-    sync::{LazyLock, atomic::Ordering::Relaxed},
-};
+use std::{fs, sync::LazyLock};
 
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
     registry::Unit,
 };
 
-use super::series::counters;
+use super::families::{Encoded, Families, loaded};
 use crate::{build_info, log_output};
 
-/// The build, and the process as the system reports it.
-#[derive(Debug)]
-pub(crate) struct ProcessMetrics;
-
-type Encoded = Result<(), std::fmt::Error>;
-
-impl Collector for ProcessMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
-        let help = "The version of mixer-adapter and the optional features of the build";
-        let mut build =
-            encoder.encode_descriptor("mixer_adapter_build_info", help, None, MetricType::Gauge)?;
-        let labels = [("version", build_info::VERSION), ("features", &*build_info::features().join(","))];
-        ConstGauge::new(1_i64).encode(build.encode_family(&labels)?)?;
-        if let Some(lines) = log_output::counts() {
-            let lines = [("written", &lines.written), ("dropped", &lines.dropped), ("failed", &lines.failed)];
-            let lines = lines.map(|(result, count)| (result, count.load(Relaxed)));
-            counters(
-                &mut encoder,
-                "mixer_adapter_log_lines",
-                "Lines of the log, by result",
-                "result",
-                lines,
-            )?;
-        }
-        match ProcessUse::read() {
-            Some(process) => process.encode(&mut encoder),
-            None => Ok(()),
-        }
+/// Encodes the metrics of the build and of the process.
+pub(crate) fn encode(families: &mut Families<'_>) -> Encoded {
+    let name =
+        ("mixer_adapter_build_info", "The version of mixer-adapter and the optional features of the build");
+    let build = [build_info::VERSION.into(), build_info::features().join(",").into()];
+    families.encode(name, None, ["version", "features"], [(build, ConstGauge::new(1_i64))])?;
+    if let Some(lines) = log_output::counts() {
+        let lines = loaded(["written", "dropped", "failed"], [&lines.written, &lines.dropped, &lines.failed]);
+        families.counters("mixer_adapter_log_lines", "Lines of the log, by result", "result", lines)?;
     }
+    ProcessUse::read().map_or(Ok(()), |process| process.encode(families))
 }
 
 /// The resources that the process uses, from Linux' `/proc`. Other systems have no such files, and no series.
@@ -104,29 +81,25 @@ impl ProcessUse {
         })
     }
 
-    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
-        let help = "Time that the process has spent on processors, by itself and in the system";
-        let cpu =
-            encoder.encode_descriptor("process_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
-        ConstCounter::new(self.cpu_seconds).encode(cpu)?;
-        let mut gauge = |name, help, unit: Option<Unit>, value: f64| {
-            let encoder = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-            ConstGauge::new(value).encode(encoder)
-        };
-        gauge("process_virtual_memory", "Virtual memory", Some(Unit::Bytes), self.virtual_bytes as f64)?;
-        gauge("process_resident_memory", "Resident memory", Some(Unit::Bytes), self.resident_bytes as f64)?;
-        gauge("process_open_fds", "Open file descriptors", None, self.open_files as f64)?;
-        gauge("process_threads", "Threads", None, self.threads as f64)?;
+    fn encode(&self, families: &mut Families<'_>) -> Encoded {
+        let name =
+            ("process_cpu", "Time that the process has spent on processors, by itself and in the system");
+        families.encode(name, Some(Unit::Seconds), [], [([], ConstCounter::new(self.cpu_seconds))])?;
+        for (name, help, bytes) in [
+            ("process_virtual_memory", "Virtual memory", self.virtual_bytes),
+            ("process_resident_memory", "Resident memory", self.resident_bytes),
+        ] {
+            families.measure(name, help, Unit::Bytes, bytes as f64)?;
+        }
+        families.gauge("process_open_fds", "Open file descriptors", self.open_files as usize)?;
+        families.gauge("process_threads", "Threads", self.threads as usize)?;
         if let Some(limit) = self.max_open_files {
-            gauge("process_max_fds", "Maximum number of open file descriptors", None, limit as f64)?;
+            families.gauge("process_max_fds", "Maximum number of open file descriptors", limit as usize)?;
         }
-        match self.start_seconds {
-            Some(start) => {
-                let help = "Start of the process since the Unix epoch";
-                gauge("process_start_time", help, Some(Unit::Seconds), start)
-            }
-            None => Ok(()),
-        }
+        self.start_seconds.map_or(Ok(()), |start| {
+            let help = "Start of the process since the Unix epoch";
+            families.measure("process_start_time", help, Unit::Seconds, start)
+        })
     }
 }
 

@@ -42,30 +42,35 @@ impl<M: Message> IntoReply for WithMetadata<M> {
     }
 }
 
-/// Makes a method of a function from message to message.
-pub(super) fn rpc<Request, Response, Answer>(
-    method: impl Fn(Request, Caller) -> Answer + Send + Sync + Clone + 'static,
+/// Makes a method of a function of a service from message to message.
+pub(super) fn rpc<S, Request, Response, Answer>(
+    service: &Arc<S>,
+    method: fn(Arc<S>, Request, Caller) -> Answer,
 ) -> Rpc
 where
+    S: Send + Sync + 'static,
     Request: Message + Default + 'static,
     Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
-    limited_rpc(|_| Ok(()), method)
+    limited_rpc(service, |_, _| Ok(()), method)
 }
 
 /// Like [`rpc`], for encoded requests with attributes that `admit` accepts. Their words need not be UTF-8.
-pub(super) fn limited_rpc<Request, Response, Answer>(
-    admit: impl Fn(&[u8]) -> Result<(), Status> + Send + Sync + 'static,
-    method: impl Fn(Request, Caller) -> Answer + Send + Sync + Clone + 'static,
+pub(super) fn limited_rpc<S, Request, Response, Answer>(
+    service: &Arc<S>,
+    admit: impl Fn(&S, &[u8]) -> Result<(), Status> + Send + Sync + 'static,
+    method: fn(Arc<S>, Request, Caller) -> Answer,
 ) -> Rpc
 where
+    S: Send + Sync + 'static,
     Request: Message + Default + 'static,
     Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
+    let service = service.clone();
     Arc::new(move |request, caller| {
-        let (admitted, method) = (admit(&request), method.clone());
+        let (admitted, service) = (admit(&service, &request), service.clone());
         Box::pin(async move {
             admitted?;
             let decoded =
@@ -76,7 +81,7 @@ where
             let request = decoded.map_err(|error| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;
-            Ok(method(request, caller).await?.into_reply())
+            Ok(method(service, request, caller).await?.into_reply())
         })
     })
 }

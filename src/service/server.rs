@@ -19,12 +19,10 @@ use super::{
     Readiness, ServerOptions,
     additional::AdditionalServices,
     admin::{self, Admin},
-    backend, decisions,
-    engine_metrics::EngineMetrics,
-    explain,
+    backend, decisions, engine_metrics, explain,
+    families::{Families, Scraped},
     grpc::{GrpcService, HostMethods},
-    metrics,
-    process_metrics::ProcessMetrics,
+    metrics, process_metrics,
     service_list::{MAX_NAME_REQUEST, reflection, service_group, service_names},
 };
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
@@ -163,7 +161,7 @@ impl Bound {
     /// Returns the gRPC address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system cannot return the address.
     pub fn grpc_address(&self) -> io::Result<ListenAddress> {
         self.grpc.address()
     }
@@ -171,7 +169,7 @@ impl Bound {
     /// Returns the admin address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system cannot return the address.
     pub fn admin_address(&self) -> io::Result<Option<ListenAddress>> {
         self.admin.as_ref().map(Listener::address).transpose()
     }
@@ -254,7 +252,7 @@ impl Bound {
             .add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
         let GrpcPort { service, mut registry, stops, finish } = server.grpc_port(routes, &listener);
         let hits = server.hits.clone();
-        registry.register_collector(Box::new(metrics::LimitMetrics(hits.clone())));
+        metrics::add_limits(&mut registry, hits.clone());
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = admin {
@@ -347,10 +345,13 @@ impl Server {
             stops.push(services.stop);
             finish.push(services.finish);
         }
-        registry.register_collector(Box::new(ProcessMetrics));
+        registry.register_collector(Box::new(Scraped(process_metrics::encode)));
         registry.register_collector(Box::new(McpMetrics));
         if let Some(mixer) = self.mixer.clone() {
-            registry.register_collector(Box::new(EngineMetrics { mixer, config: self.config.clone() }));
+            let config = self.config.clone();
+            registry.register_collector(Box::new(Scraped(move |families: &mut Families<'_>| {
+                engine_metrics::encode(&mixer, config.as_ref(), families)
+            })));
         }
         let service = GrpcService::with_authorization(
             methods,
@@ -361,7 +362,7 @@ impl Server {
         GrpcPort { service, registry, stops, finish }
     }
 
-    /// Serves the admin port on a thread of its own until `draining` is cancelled.
+    /// Serves the admin port on another thread until `draining` is cancelled.
     fn serve_admin(
         &self,
         listener: Listener,

@@ -7,7 +7,7 @@ use prost::encoding::{
 };
 
 /// The fields with words of a `CheckRequest` and of a `ReportRequest` (mixer/v1/check.proto and report.proto of istio/api 1.0 to 1.4):
-/// those of the attributes, and the default words of a report.
+/// the attributes' words, and the default words of a report.
 const WORDS: [&[u32]; 2] = [&[1, 1], &[2]];
 
 /// Returns an encoded request in which each byte of a word that is not UTF-8 is U+FFFD: Mixer, which does not look at them, answers such

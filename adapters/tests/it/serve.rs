@@ -186,9 +186,9 @@ fn what_becomes_of_requests_and_configuration_is_counted() {
         r#"mixer_adapter_reports_total{outcome="failed"} 1"#,
         "mixer_adapter_reported_requests_total 3",
         r#"mixer_adapter_config_updates_total{result="applied"} 1"#,
-        "mixer_adapter_rules 3.0",
-        "mixer_adapter_handlers 3.0",
-        "mixer_adapter_config_is_stale 0.0",
+        "mixer_adapter_rules 3",
+        "mixer_adapter_handlers 3",
+        "mixer_adapter_config_is_stale 0",
     ] {
         assert!(page.lines().any(|line| line == series), "{series}: {page}");
     }

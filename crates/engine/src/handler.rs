@@ -19,11 +19,12 @@ use super::{
 };
 use mixer_adapter_core::framework::{
     digest::Digest, dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit,
-    log_text::log_text, status::status_name,
 };
 use mixer_adapter_host::{
     Host,
-    handler::{BoxFuture, CallContext, CallError, Caller, Handler, Resolver, instance_list},
+    handler::{
+        BoxFuture, CallContext, CallError, Caller, FailedCall, Handler, Resolver, instance_list, log_failure,
+    },
     metrics::CallMetrics,
 };
 
@@ -119,19 +120,13 @@ impl RuntimeHandler {
 
     /// Logs a failed call, at most ten of each code in ten seconds.
     fn log_failure(&self, template: &DynamicTemplate, names: &[&str], caller: &Caller, status: &Status) {
-        let code = status.code() as i32;
-        let Some(suppressed) = self.failure_log.admit(code) else { return };
-        tracing::warn!(
-            template = template.name(),
-            handler = &*self.name,
-            instance = log_text(instance_list(names.iter().copied())),
-            peer = log_text(caller.peer_name()),
-            trace_id = caller.trace.map(|trace| tracing::field::display(trace.trace_id())),
-            code = &*status_name(code),
-            error = log_text(status.message()),
-            suppressed,
-            "call failed"
-        );
+        let failure = (status.code() as i32, &status.message() as &dyn fmt::Display);
+        log_failure(&self.failure_log, "call failed", caller, failure, || FailedCall {
+            adapter: None,
+            template: Some(template.name()),
+            handler: Some(&self.name),
+            instance: Some(instance_list(names.iter().copied())),
+        });
     }
 
     fn request(

@@ -1,46 +1,26 @@
 //! Limits on single calls of the Mixer API.
 
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_host::handler::Caller;
 use mixer_adapter_net::grpc::CallMemory;
 
-/// Limits on a single call. Beyond them it is RESOURCE_EXHAUSTED.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RequestLimits {
-    /// Maximum number of requests in a report.
-    pub requests_per_report: usize,
-    /// Maximum number of attributes of one request.
-    pub attributes_per_request: usize,
-    /// Maximum number of words in the dictionaries of a call.
-    pub words: usize,
-    /// Maximum number of quotas in a check.
-    pub quotas_per_check: usize,
-    /// Maximum number of instances in a call of a template, or built for a call of the Mixer API.
-    pub instances: usize,
-    /// Maximum size in bytes of the decompressed attributes of a call, and of the instances built from them.
-    pub expanded_size: usize,
-}
-
-setters!(RequestLimits {
-    requests_per_report: usize,
-    attributes_per_request: usize,
-    words: usize,
-    quotas_per_check: usize,
-    instances: usize,
-    expanded_size: usize,
-});
-
-impl Default for RequestLimits {
-    fn default() -> Self {
-        Self {
-            requests_per_report: 10_000,
-            attributes_per_request: 10_000,
-            words: 500_000,
-            quotas_per_check: 100,
-            instances: 50_000,
-            expanded_size: 32 << 20,
-        }
+settings! {
+    /// Limits on a single call. Beyond them it is RESOURCE_EXHAUSTED.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct RequestLimits {
+        /// Maximum number of requests in a report.
+        requests_per_report: usize = 10_000,
+        /// Maximum number of attributes of one request.
+        attributes_per_request: usize = 10_000,
+        /// Maximum number of words in the dictionaries of a call.
+        words: usize = 500_000,
+        /// Maximum number of quotas in a check.
+        quotas_per_check: usize = 100,
+        /// Maximum number of instances in a call of a template, or built for a call of the Mixer API.
+        instances: usize = 50_000,
+        /// Maximum size in bytes of the decompressed attributes of a call, and of the instances built from them.
+        expanded_size: usize = 32 << 20,
     }
 }
 

@@ -1,22 +1,14 @@
-//! Metrics of calls by adapter, template and gRPC code, recorded without locks; names of these metrics.
+//! Metrics of calls by gRPC code, recorded without locks.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-use mixer_adapter_core::{
-    framework::{log_limit::FailureLogLimit, status::status_name},
-    metrics::event_counts,
-};
+use mixer_adapter_core::framework::log_limit::FailureLogLimit;
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
-    metrics::{MetricType, counter::ConstCounter},
-    registry::Unit,
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::MetricType,
 };
 use tonic::Code;
 
@@ -94,54 +86,5 @@ impl EncodeMetric for &Latency {
 
     fn metric_type(&self) -> MetricType {
         MetricType::Histogram
-    }
-}
-
-/// Exports the metrics of all calls and the events of adapters. Templates that were not called have no series.
-#[derive(Debug)]
-pub struct Calls {
-    /// Adapter (empty for calls that reached none), template, metrics.
-    pub series: Vec<(&'static str, &'static str, Arc<CallMetrics>)>,
-}
-
-impl Collector for Calls {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut calls = encoder.encode_descriptor(
-            "mixer_adapter_calls",
-            "Calls that ended, by adapter (empty where none was reached), template and gRPC code",
-            None,
-            MetricType::Counter,
-        )?;
-        for (adapter, template, metrics) in &self.series {
-            for (code, count) in metrics.codes() {
-                let code = status_name(code as i32);
-                let labels = [("adapter", *adapter), ("template", *template), ("code", &*code)];
-                ConstCounter::new(count).encode(calls.encode_family(&labels)?)?;
-            }
-        }
-        let mut events = encoder.encode_descriptor(
-            "mixer_adapter_events",
-            "What adapters count: things dropped, refused or failed, by adapter and event",
-            None,
-            MetricType::Counter,
-        )?;
-        for (adapter, event, count) in event_counts() {
-            let labels = [("adapter", adapter), ("event", event)];
-            ConstCounter::new(count).encode(events.encode_family(&labels)?)?;
-        }
-        let mut latency = encoder.encode_descriptor(
-            "mixer_adapter_handle_duration",
-            "Time from a decoded request to its answer",
-            Some(&Unit::Seconds),
-            MetricType::Histogram,
-        )?;
-        for (adapter, template, metrics) in &self.series {
-            if metrics.codes().next().is_none() {
-                continue;
-            }
-            let labels = [("adapter", *adapter), ("template", *template)];
-            (&metrics.latency).encode(latency.encode_family(&labels)?)?;
-        }
-        Ok(())
     }
 }

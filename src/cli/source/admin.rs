@@ -1,16 +1,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, extract::State, routing::get};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{MetricType, gauge::ConstGauge},
-    registry::Registry,
-};
+use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::service::{self, LimitMetrics, ProcessMetrics, Readiness, page};
+use crate::service::{self, Families, Readiness, Scraped, page};
 use mixer_adapter_net::{LimitHits, Listener};
 use mixer_adapter_streams::stream::{
     metrics::{McpMetrics, SOURCE, V2Requests},
@@ -36,28 +31,18 @@ pub(super) async fn serve(
     service::serve_admin(listener, router, stop).await;
 }
 
-/// The metrics of a source, with those of how often its limits were hit.
+/// Returns the metrics of a source and of its limits.
 pub(super) fn metrics(source: &ConfigServer, hits: Arc<LimitHits>) -> Registry {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(ProcessMetrics));
+    registry.register_collector(Box::new(Scraped(service::encode_process)));
     registry.register_collector(Box::new(McpMetrics));
-    registry.register_collector(Box::new(LimitMetrics(hits)));
-    registry.register_collector(Box::new(Faults(source.clone())));
-    registry
-}
-
-/// The faults of the configuration, as a metric.
-#[derive(Debug)]
-struct Faults(ConfigServer);
-
-impl Collector for Faults {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    service::add_limits(&mut registry, hits);
+    let source = source.clone();
+    registry.register_collector(Box::new(Scraped(move |families: &mut Families<'_>| {
         let help = "Faults of the files that are served; what files with faults held before stays";
-        let faults =
-            encoder.encode_descriptor("mixer_adapter_source_faults", help, None, MetricType::Gauge)?;
-        let count = errors(&self.0).count();
-        ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX)).encode(faults)
-    }
+        families.gauge("mixer_adapter_source_faults", help, errors(&source).count())
+    })));
+    registry
 }
 
 /// The faults of the configuration, without warnings.

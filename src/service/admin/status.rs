@@ -1,15 +1,12 @@
 //! `/status`: the state of the program, its resources and their counters, for the page and for other programs.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use tonic::Code;
 
 use crate::service::Readiness;
-use mixer_adapter_engine::{InstanceCounts, Mixer, QuotaCounts, RuleCounts, Snapshot};
-use mixer_adapter_host::{
-    Host,
-    metrics::{CallMetrics, Latency},
-};
+use mixer_adapter_engine::{Mixer, QuotaCounts, Snapshot};
+use mixer_adapter_host::{Host, metrics::Latency};
 
 /// The status of the program, for its page and for other programs.
 #[derive(serde::Serialize)]
@@ -45,8 +42,8 @@ struct Handlers {
     cached: usize,
 }
 
-/// The resources of the configuration in use and their counters since they were first in use. Resources beyond those with
-/// counters of their own are together one, `other`.
+/// The resources of the configuration in use and their counters since they were first in use. Beyond a limit, further resources are
+/// counted together as `other`.
 #[derive(serde::Serialize)]
 struct InUse {
     /// Number of rules with an effect.
@@ -69,7 +66,7 @@ struct RuleStatus {
     denied: u64,
     /// Evaluations in which the condition could not be evaluated.
     failed: u64,
-    /// The mean duration of the calls of handlers for the rule, without those of reports; `null` if there was none.
+    /// The mean duration of the calls of handlers for the rule, without reports; `null` without calls.
     mean_micros: Option<u64>,
 }
 
@@ -79,7 +76,7 @@ struct HandlerStatus {
     calls: u64,
     /// The number of failed calls.
     failed: u64,
-    /// The mean duration of a call; `null` if there was none.
+    /// The mean duration of a call; `null` without calls.
     mean_micros: Option<u64>,
 }
 
@@ -140,38 +137,46 @@ impl InUse {
         let size = snapshot.size();
         let counts = snapshot.resource_counts();
         let instances = counts.instances();
-        let rule = |(name, counts): (Arc<str>, Arc<RuleCounts>)| RuleStatus {
-            place: snapshot.place(&name).map(str::to_owned),
-            matched: counts.matched.load(Relaxed),
-            denied: counts.denied.load(Relaxed),
-            failed: counts.failed.load(Relaxed),
-            mean_micros: mean_micros(&counts.latency),
-            name: name.to_string(),
-        };
-        let handler = |(name, calls): (Arc<str>, Arc<CallMetrics>)| {
-            let all = calls.codes().map(|(_, count)| count).sum();
-            HandlerStatus {
-                name: name.to_string(),
-                calls: all,
-                failed: all - calls.count(Code::Ok),
-                mean_micros: mean_micros(calls.latency()),
-            }
-        };
-        let instance = |(name, counts): (Arc<str>, Arc<InstanceCounts>)| InstanceStatus {
-            name: name.to_string(),
-            built: counts.built.load(Relaxed),
-            failed: counts.failed.load(Relaxed),
-        };
         Self {
             rule_count: size.rules,
             handler_count: size.handlers,
-            rules: counts.rules().into_iter().map(rule).collect(),
-            handlers: counts.handlers().into_iter().map(handler).collect(),
+            rules: counts
+                .rules()
+                .into_iter()
+                .map(|(name, counts)| RuleStatus {
+                    place: snapshot.place(&name).map(str::to_owned),
+                    matched: counts.matched.load(Relaxed),
+                    denied: counts.denied.load(Relaxed),
+                    failed: counts.failed.load(Relaxed),
+                    mean_micros: mean_micros(&counts.latency),
+                    name: name.to_string(),
+                })
+                .collect(),
+            handlers: counts
+                .handlers()
+                .into_iter()
+                .map(|(name, calls)| {
+                    let all = calls.codes().map(|(_, count)| count).sum();
+                    HandlerStatus {
+                        name: name.to_string(),
+                        calls: all,
+                        failed: all - calls.count(Code::Ok),
+                        mean_micros: mean_micros(calls.latency()),
+                    }
+                })
+                .collect(),
             quotas: instances
                 .iter()
                 .filter_map(|(name, counts)| QuotaStatus::of(name, &counts.quota))
                 .collect(),
-            instances: instances.into_iter().map(instance).collect(),
+            instances: instances
+                .into_iter()
+                .map(|(name, counts)| InstanceStatus {
+                    name: name.to_string(),
+                    built: counts.built.load(Relaxed),
+                    failed: counts.failed.load(Relaxed),
+                })
+                .collect(),
         }
     }
 }

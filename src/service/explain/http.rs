@@ -86,8 +86,9 @@ async fn by_query(State(explainer): State<Explainer>, RawQuery(query): RawQuery)
         let reason = "a quota request changes the quota: POST the attributes as a JSON object\n";
         return (StatusCode::METHOD_NOT_ALLOWED, reason).into_response();
     }
-    let read = move |types: &Vocabulary| Ok(Requested::check(&parse_pairs(attributes, types)?, quotas));
-    explainer.explain(read).await
+    explainer
+        .explain(move |types: &Vocabulary| Ok(Requested::check(&parse_pairs(attributes, types)?, quotas)))
+        .await
 }
 
 async fn by_body(
@@ -101,15 +102,16 @@ async fn by_body(
             "the query of a POST has only quota=NAME, not {name:?}; write attributes into the body"
         ));
     }
-    let read = move |types: &Vocabulary| match &attributes {
-        Value::Array(requests) => {
-            let requests: Result<Vec<_>, _> =
-                requests.iter().map(|request| parse_json(request, types)).collect();
-            Ok(Requested::Report(report_request(&requests?, WORDS.len())))
-        }
-        request => Ok(Requested::check(&parse_json(request, types)?, quotas)),
-    };
-    explainer.explain(read).await
+    explainer
+        .explain(move |types: &Vocabulary| match &attributes {
+            Value::Array(requests) => {
+                let requests: Result<Vec<_>, _> =
+                    requests.iter().map(|request| parse_json(request, types)).collect();
+                Ok(Requested::Report(report_request(&requests?, WORDS.len())))
+            }
+            request => Ok(Requested::check(&parse_json(request, types)?, quotas)),
+        })
+        .await
 }
 
 impl Explainer {
@@ -132,12 +134,13 @@ impl Explainer {
     }
 }
 
-/// Returns the response with an explanation. It is encoded on a thread of its own, which delays no call.
+/// Returns the response with an explanation. It is encoded on another thread, which delays no call.
 async fn encoded(answer: Answer, trace: Trace, permit: OwnedSemaphorePermit) -> Response {
-    let encode = move || {
+    match spawn_blocking(move || {
         serde_json::to_vec(&explanation(answer, &trace)).map(|text| Explanation { text, _permit: permit })
-    };
-    match spawn_blocking(encode).await {
+    })
+    .await
+    {
         Ok(Ok(explanation)) if explanation.text.len() > MAX_ANSWER => {
             let reason = format!(
                 "the explanation has {} bytes, more than {MAX_ANSWER}; leave out long attributes, or requests of a report\n",
@@ -195,14 +198,14 @@ async fn explain(
     let trace = Trace::with_limit(MAX_TRACE);
     Ok(match read(snapshot.vocabulary()) {
         Err(error) => return Err(bad_request(&error.to_string())),
-        Ok(Requested::Check(request)) => match admission(mixer, admit_check)(&request.encode_to_vec()) {
+        Ok(Requested::Check(request)) => match admission(admit_check)(mixer, &request.encode_to_vec()) {
             Ok(()) => {
                 let (answer, trace) = trace_check(mixer, (*request).clone(), caller, trace).await;
                 (answer.map(|response| (check_text(&request, &response), check_json(&response))), trace)
             }
             Err(status) => (Err(status), Trace::default()),
         },
-        Ok(Requested::Report(request)) => match admission(mixer, admit_report)(&request.encode_to_vec()) {
+        Ok(Requested::Report(request)) => match admission(admit_report)(mixer, &request.encode_to_vec()) {
             Ok(()) => {
                 let (answer, trace) = trace_report(mixer, request, caller, trace).await;
                 (answer.map(|_| ("reported\n".to_owned(), json!({}))), trace)
@@ -229,9 +232,12 @@ fn bad_request(reason: &str) -> Response {
     (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response()
 }
 
+fn decode(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
 /// The parameters of a query, with `+` and `%` decoded.
 fn parameters(query: Option<String>) -> impl Iterator<Item = (String, String)> {
-    let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let query = query.unwrap_or_default();
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty()).map(move |parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));

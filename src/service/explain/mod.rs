@@ -8,13 +8,16 @@ use tonic::Status;
 
 use super::{
     limits::{admit_check, admit_report},
-    mixer,
+    mixer::{self, admission},
     rpc::{Rpc, limited_rpc},
 };
 use mixer_adapter_core::proto;
 use mixer_adapter_engine::{
     Mixer,
-    proto::mixer_adapter::v1::{CheckExplanation, ReportExplanation},
+    proto::{
+        istio::mixer::v1::{CheckRequest, ReportRequest},
+        mixer_adapter::v1::{CheckExplanation, ReportExplanation},
+    },
     trace::Trace,
 };
 use mixer_adapter_host::handler::{Caller, details_of};
@@ -24,37 +27,30 @@ pub(super) use http::{refusal, router};
 pub(super) const SERVICE: &str = "mixer_adapter.v1.Explain";
 
 pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
-    let checks = mixer.clone();
-    let reports = mixer.clone();
     [
-        (
-            "/mixer_adapter.v1.Explain/Check",
-            limited_rpc(mixer::admission(mixer, admit_check), move |request, caller| {
-                let mixer = checks.clone();
-                async move {
-                    let trace = new_trace(&caller)?;
-                    let (answer, trace) = mixer::trace_check(&mixer, request, caller, trace).await;
-                    let (response, error) = match answer {
-                        Ok(response) => (Some(response), None),
-                        Err(status) => (None, Some(written(&status))),
-                    };
-                    Ok(CheckExplanation { response, error, trace: json(&trace)? })
-                }
-            }),
-        ),
-        (
-            "/mixer_adapter.v1.Explain/Report",
-            limited_rpc(mixer::admission(mixer, admit_report), move |request, caller| {
-                let mixer = reports.clone();
-                async move {
-                    let trace = new_trace(&caller)?;
-                    let (answer, trace) = mixer::trace_report(&mixer, request, caller, trace).await;
-                    let error = answer.err().map(|status| written(&status));
-                    Ok(ReportExplanation { error, trace: json(&trace)? })
-                }
-            }),
-        ),
+        ("/mixer_adapter.v1.Explain/Check", limited_rpc(mixer, admission(admit_check), check)),
+        ("/mixer_adapter.v1.Explain/Report", limited_rpc(mixer, admission(admit_report), report)),
     ]
+}
+
+async fn check(mixer: Arc<Mixer>, request: CheckRequest, caller: Caller) -> Result<CheckExplanation, Status> {
+    let trace = new_trace(&caller)?;
+    let (answer, trace) = mixer::trace_check(&mixer, request, caller, trace).await;
+    let (response, error) = match answer {
+        Ok(response) => (Some(response), None),
+        Err(status) => (None, Some(written(&status))),
+    };
+    Ok(CheckExplanation { response, error, trace: json(&trace)? })
+}
+
+async fn report(
+    mixer: Arc<Mixer>,
+    request: ReportRequest,
+    caller: Caller,
+) -> Result<ReportExplanation, Status> {
+    let trace = new_trace(&caller)?;
+    let (answer, trace) = mixer::trace_report(&mixer, request, caller, trace).await;
+    Ok(ReportExplanation { error: answer.err().map(|status| written(&status)), trace: json(&trace)? })
 }
 
 /// The maximum size of the steps of an explanation as JSON in bytes: values of the request may occur in the steps of every rule.

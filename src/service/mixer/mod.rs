@@ -13,7 +13,6 @@ use std::{mem, sync::Arc, time::Instant};
 
 use http::{HeaderName, HeaderValue};
 use tonic::{Code, Status, metadata::MetadataMap};
-use tracing::field;
 
 use super::{
     limits::{admit_check, admit_report},
@@ -21,7 +20,7 @@ use super::{
 };
 use attributes::{Decoder, DeltaError, update};
 use mixer_adapter_core::{
-    framework::{log_limit::FailureLogLimit, log_text::log_text, status::status_name},
+    framework::{log_limit::FailureLogLimit, log_text::log_text},
     proto,
 };
 use mixer_adapter_engine::{
@@ -38,29 +37,15 @@ use mixer_adapter_engine::{
     quota_outcome,
     trace::{Step, Trace},
 };
-use mixer_adapter_host::handler::{Caller, grpc_error};
+use mixer_adapter_host::handler::{Caller, FailedCall, grpc_error, log_failure};
 use pace::Pace;
 
 pub(super) const SERVICE: &str = "istio.mixer.v1.Mixer";
 
 pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
-    let checks = mixer.clone();
-    let reports = mixer.clone();
     [
-        (
-            "/istio.mixer.v1.Mixer/Check",
-            limited_rpc(admission(mixer, admit_check), move |request, caller| {
-                let mixer = checks.clone();
-                async move { decide(&mixer, request, caller).await }
-            }),
-        ),
-        (
-            "/istio.mixer.v1.Mixer/Report",
-            limited_rpc(admission(mixer, admit_report), move |request, caller| {
-                let mixer = reports.clone();
-                async move { record(&mixer, request, caller).await }
-            }),
-        ),
+        ("/istio.mixer.v1.Mixer/Check", limited_rpc(mixer, admission(admit_check), decide)),
+        ("/istio.mixer.v1.Mixer/Report", limited_rpc(mixer, admission(admit_report), record)),
     ]
 }
 
@@ -68,9 +53,8 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
 type Admit = fn(&RequestLimits, &[u8]) -> Result<(), LimitError>;
 
 /// Returns a check of encoded requests against the limits of an engine, which counts those beyond them.
-pub(super) fn admission(mixer: &Arc<Mixer>, admit: Admit) -> impl Fn(&[u8]) -> Result<(), Status> + use<> {
-    let mixer = mixer.clone();
-    move |request| admit(mixer.limits(), request).map_err(|error| over_limit(&mixer, error))
+pub(super) fn admission(admit: Admit) -> impl Fn(&Mixer, &[u8]) -> Result<(), Status> {
+    move |mixer, request| admit(mixer.limits(), request).map_err(|error| over_limit(mixer, error))
 }
 
 /// Counts a call that exceeds a limit.
@@ -79,7 +63,7 @@ fn over_limit(mixer: &Mixer, error: LimitError) -> Status {
     Status::resource_exhausted(error.to_string())
 }
 
-/// Converts an error of the engine; `code` is that of failures.
+/// Converts an error of the engine; failures have the code `code`.
 fn status(mixer: &Mixer, code: Code, error: DispatchError) -> Status {
     let message = error.to_string();
     match error {
@@ -95,7 +79,7 @@ fn not_configured() -> Status {
     Status::unavailable("there is no configuration yet")
 }
 
-/// Returns the number of dictionary words of the client, which must not exceed those of the server.
+/// Returns the number of dictionary words of the client, which must not exceed the server's.
 fn known_words(global_word_count: u32) -> Result<usize, Status> {
     let count = usize::try_from(global_word_count).unwrap_or(usize::MAX);
     if count > WORDS.len() {
@@ -108,18 +92,9 @@ fn known_words(global_word_count: u32) -> Result<usize, Status> {
 }
 
 /// Logs a failed check or report, at most ten of each code in ten seconds.
-fn log_failure(caller: &Caller, status: &Status, event: &'static str) {
+fn log_failed(caller: &Caller, status: &Status, event: &'static str) {
     static LIMIT: FailureLogLimit = FailureLogLimit::new();
-    let code = status.code() as i32;
-    let Some(suppressed) = LIMIT.admit(code) else { return };
-    tracing::warn!(
-        peer = log_text(caller.peer_name()),
-        trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
-        code = &*status_name(code),
-        error = log_text(status.message()),
-        suppressed,
-        "{event}"
-    );
+    log_failure(&LIMIT, event, caller, (status.code() as i32, &status.message()), FailedCall::default);
 }
 
 /// The entry of response metadata with the id of a decision.
@@ -127,23 +102,23 @@ const DECISION_ID: HeaderName = HeaderName::from_static("mixer-adapter-decision-
 
 /// Answers a Check. If decisions are logged, the metadata of the answer has the id.
 async fn decide(
-    mixer: &Mixer,
+    mixer: Arc<Mixer>,
     asked: CheckRequest,
     caller: Caller,
 ) -> Result<WithMetadata<CheckResponse>, Status> {
     let logged = mixer.decision_log().begin(Api::Mixer, None);
-    let answer = counted_check(mixer, asked, caller, logged.as_ref(), None).await;
+    let answer = counted_check(&mixer, asked, caller, logged.as_ref(), None).await;
     with_id(answer, logged.as_ref())
 }
 
 /// Answers a Report. If decisions are logged, the metadata of the answer has the id.
 async fn record(
-    mixer: &Mixer,
+    mixer: Arc<Mixer>,
     asked: ReportRequest,
     caller: Caller,
 ) -> Result<WithMetadata<ReportResponse>, Status> {
     let logged = mixer.decision_log().begin(Api::Mixer, None);
-    let answer = counted_report(mixer, asked, caller, logged.as_ref(), None).await;
+    let answer = counted_report(&mixer, asked, caller, logged.as_ref(), None).await;
     with_id(answer, logged.as_ref())
 }
 
@@ -197,8 +172,8 @@ async fn counted_check(
     let start = Instant::now();
     let mut basis = Basis::default();
     let answer = traced_check(mixer, &asked, &caller, logged, &mut basis, trace).await;
-    let status = |response: &CheckResponse| Some(response.precondition.as_ref()?.status.as_ref()?.code);
-    let outcome = match answer.as_ref().map(status) {
+    let code = answer.as_ref().map(|response| Some(response.precondition.as_ref()?.status.as_ref()?.code));
+    let outcome = match code {
         Ok(Some(0)) => CheckOutcome::Allowed,
         Ok(_) => CheckOutcome::Denied,
         Err(_) => CheckOutcome::Failed,
@@ -212,7 +187,7 @@ async fn counted_check(
     if let Some(logged) = logged.filter(|logged| logged.is_logged()) {
         log_check(logged, outcome, &asked, &answer, &caller, &basis);
     }
-    answer.inspect_err(|status| log_failure(&caller, status, "check failed"))
+    answer.inspect_err(|status| log_failed(&caller, status, "check failed"))
 }
 
 /// The basis of a decision, for the decision log.
@@ -391,7 +366,7 @@ async fn counted_report(
     let answer = traced_report(mixer, asked, &caller, trace).await;
     mixer.counts().report(requests, answer.is_ok());
     answer.inspect_err(|status| {
-        log_failure(&caller, status, "report failed");
+        log_failed(&caller, status, "report failed");
         if let Some(logged) = logged {
             let status = Some((status.code() as i32, status.message()));
             logged.log(LoggedDecision::Report { requests }, status, caller.peer_name(), None);

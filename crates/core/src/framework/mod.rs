@@ -16,7 +16,7 @@ pub mod suggest;
 pub mod version;
 
 pub use quota_context::QuotaContext;
-pub use setters::setters;
+pub use setters::{setters, settings};
 
 pub use crate::{
     adapter::TemplateVisitor,

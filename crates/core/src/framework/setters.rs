@@ -17,4 +17,27 @@ macro_rules! setters {
     };
 }
 
-pub use crate::setters;
+/// Declares settings with public fields, each with its default and a [setter](setters).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$attribute:meta])*
+        pub struct $settings:ident { $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr),+ $(,)? }
+    ) => {
+        $(#[$attribute])*
+        pub struct $settings {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        impl Default for $settings {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        $crate::setters!($settings { $($field: $type),+ });
+    };
+}
+
+pub use crate::{setters, settings};

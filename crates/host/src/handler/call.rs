@@ -1,6 +1,6 @@
 //! The call of a handler: decodes a request, finds its handler, calls it within the deadline and encodes the answer.
 
-use std::{marker::PhantomData, sync::Arc, time::Instant};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Instant};
 
 use prost::{Message, bytes::Bytes};
 use tracing::{Instrument as _, Span, field};
@@ -14,7 +14,7 @@ use super::{
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle, with_peer},
-    framework::{frame::frame, log_text::log_text, status::status_name},
+    framework::{frame::frame, log_limit::FailureLogLimit, log_text::log_text, status::status_name},
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
@@ -268,6 +268,43 @@ impl<T: Template> Method for TemplateMethod<T> {
     }
 }
 
+/// The names of a failed call in the log, if known.
+#[derive(Debug, Default)]
+pub struct FailedCall<'a> {
+    /// The adapter.
+    pub adapter: Option<&'a str>,
+    /// The template.
+    pub template: Option<&'a str>,
+    /// The full name of the handler.
+    pub handler: Option<&'a str>,
+    /// The full names of the instances.
+    pub instance: Option<String>,
+}
+
+/// Logs a failure with a gRPC code as `event`, at most ten of each code in ten seconds; `names` is called for those.
+pub fn log_failure<'a>(
+    limit: &FailureLogLimit,
+    event: &'static str,
+    caller: &Caller,
+    (code, error): (i32, &dyn fmt::Display),
+    names: impl FnOnce() -> FailedCall<'a>,
+) {
+    let Some(suppressed) = limit.admit(code) else { return };
+    let FailedCall { adapter, template, handler, instance } = names();
+    tracing::warn!(
+        adapter,
+        template,
+        handler,
+        instance = instance.map(log_text),
+        peer = log_text(caller.peer_name()),
+        trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
+        code = &*status_name(code),
+        error = log_text(error),
+        suppressed,
+        "{event}"
+    );
+}
+
 /// Records a call when it ends, including when it is cancelled.
 struct CallRecord {
     metrics: Arc<CallMetrics>,
@@ -285,21 +322,16 @@ impl CallRecord {
         resolver: &dyn Resolver,
         caller: &Caller,
     ) {
-        let code = error.code() as i32;
-        let Some(suppressed) = self.metrics.failure_log.admit(code) else { return };
-        let request = T::Request::decode(request).ok();
-        tracing::warn!(
-            adapter = self.adapter.or_else(|| error.adapter()),
-            template = T::NAME,
-            handler = resolver.handler_name(),
-            instance = request.as_ref().map(|request| log_text(instance_list(T::instance_names(request)))),
-            peer = log_text(caller.peer_name()),
-            trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
-            code = &*status_name(code),
-            error = log_text(error),
-            suppressed,
-            "call failed"
-        );
+        let failure: (i32, &dyn fmt::Display) = (error.code() as i32, error);
+        log_failure(&self.metrics.failure_log, "call failed", caller, failure, || {
+            let request = T::Request::decode(request).ok();
+            FailedCall {
+                adapter: self.adapter.or_else(|| error.adapter()),
+                template: Some(T::NAME),
+                handler: resolver.handler_name(),
+                instance: request.map(|request| instance_list(T::instance_names(&request))),
+            }
+        });
     }
 }
 

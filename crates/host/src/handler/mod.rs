@@ -16,7 +16,7 @@ mod table;
 
 pub use adapter_info::{AdapterInfo, TemplateInfo, quoted_list};
 pub use adapters::{Adapters, AdaptersBuilder, StartError};
-pub use call::{CallContext, Method, Resolver, instance_list};
+pub use call::{CallContext, FailedCall, Method, Resolver, instance_list, log_failure};
 pub use call_error::CallError;
 pub use closing::Closing;
 pub use erased::{BoxFuture, Handler};

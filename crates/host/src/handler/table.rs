@@ -19,59 +19,35 @@ use super::{
     open_handlers::{Entry, LockedEntry, OpenHandlers},
 };
 use crate::origin::{AccessPolicy, Origin};
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_core::{
     adapter::{Access, AdapterError, InferredTypes, Violation},
     framework::{RetainedStates, digest::Digest, json::JsonError},
     retention::RetentionLimits,
 };
 
-/// Limits of the handler table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TableLimits {
-    /// The maximum number of handlers cached for configurations that came with calls.
-    pub cached_handlers: usize,
-    /// The maximum memory of these handlers in bytes, as estimated from their configurations
-    /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
-    pub cached_bytes: usize,
-    /// The maximum size in bytes of the configuration of a call or a session.
-    pub max_config_size: usize,
-    /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
-    pub idle: Option<Duration>,
-    /// How long the [state](mixer_adapter_core::retention) of closed handlers is retained.
-    pub state_retention: Duration,
-    /// The maximum memory of this state in bytes.
-    pub state_bytes: usize,
-    /// How long a refusal is returned before the configuration is tried again.
-    pub remember_refusals: Duration,
-    /// How long an adapter may take to open a handler; then it is refused as UNAVAILABLE.
-    pub open_timeout: Duration,
-}
-
-setters!(TableLimits {
-    cached_handlers: usize,
-    cached_bytes: usize,
-    max_config_size: usize,
-    idle: Option<Duration>,
-    state_retention: Duration,
-    state_bytes: usize,
-    remember_refusals: Duration,
-    open_timeout: Duration,
-});
-
-impl Default for TableLimits {
-    fn default() -> Self {
-        Self {
-            cached_handlers: 10_000,
-            cached_bytes: 64 << 20,
-            max_config_size: 2 << 20,
-            idle: Some(Duration::from_secs(24 * 60 * 60)),
-            state_retention: Duration::from_secs(60 * 60),
-            state_bytes: 64 << 20,
-            remember_refusals: Duration::from_secs(5),
-            open_timeout: Duration::from_secs(60),
-        }
+settings! {
+    /// Limits of the handler table.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct TableLimits {
+        /// The maximum number of handlers cached for configurations that came with calls.
+        cached_handlers: usize = 10_000,
+        /// The maximum memory of these handlers in bytes, as estimated from their configurations
+        /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
+        cached_bytes: usize = 64 << 20,
+        /// The maximum size in bytes of the configuration of a call or a session.
+        max_config_size: usize = 2 << 20,
+        /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
+        idle: Option<Duration> = Some(Duration::from_secs(24 * 60 * 60)),
+        /// How long the [state](mixer_adapter_core::retention) of closed handlers is retained.
+        state_retention: Duration = Duration::from_secs(60 * 60),
+        /// The maximum memory of this state in bytes.
+        state_bytes: usize = 64 << 20,
+        /// How long a refusal is returned before the configuration is tried again.
+        remember_refusals: Duration = Duration::from_secs(5),
+        /// How long an adapter may take to open a handler; then it is refused as UNAVAILABLE.
+        open_timeout: Duration = Duration::from_secs(60),
     }
 }
 

@@ -6,17 +6,16 @@ use std::{
 };
 
 use prost::bytes::Bytes;
-use tracing::field;
 
 use super::{AnnouncedInstance, Release, Session, SessionId, SessionLimitError};
 use crate::{
     Host,
-    handler::{AdapterInfo, CallError, Caller},
+    handler::{AdapterInfo, CallError, Caller, FailedCall, log_failure},
     limits::Limit,
 };
 use mixer_adapter_core::{
     adapter::{InferredType, InferredTypes},
-    framework::{log_text::log_text, status::status_name},
+    framework::log_text::log_text,
     proto::Any,
 };
 
@@ -85,17 +84,8 @@ impl Host {
 
     /// Logs the refusal of a session, at most ten of each code in ten seconds.
     fn log_refusal(&self, error: &CallError, caller: &Caller) {
-        let code = error.code() as i32;
-        let Some(suppressed) = self.session_log.admit(code) else { return };
-        tracing::warn!(
-            adapter = error.adapter(),
-            peer = log_text(caller.peer_name()),
-            trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),
-            code = &*status_name(code),
-            error = log_text(error),
-            suppressed,
-            "session refused"
-        );
+        let names = || FailedCall { adapter: error.adapter(), ..FailedCall::default() };
+        log_failure(&self.session_log, "session refused", caller, (error.code() as i32, error), names);
     }
 
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {

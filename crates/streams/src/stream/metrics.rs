@@ -2,14 +2,24 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    fmt,
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    metrics::{
+        MetricType, TypedMetric,
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
     registry::Unit,
 };
 use serde::Serialize;
@@ -22,47 +32,144 @@ use mixer_adapter_core::framework::status::status_name;
 pub struct StreamMetrics {
     /// Istio's name of the component.
     component: &'static str,
-    clients: AtomicI64,
-    streams: AtomicU64,
-    refused: AtomicU64,
-    out_of_order: AtomicU64,
-    series: Mutex<Series>,
+    series: &'static LazyLock<Series>,
 }
 
+type Labels = Vec<(&'static str, String)>;
+
+/// The families of both sides.
 #[derive(Debug)]
 struct Series {
-    /// By collection.
-    sizes: BTreeMap<String, Sizes>,
-    acks: BTreeMap<String, u64>,
-    /// By collection and code.
-    nacks: BTreeMap<(String, i32), u64>,
+    clients: Family<Labels, Gauge>,
+    streams: Family<Labels, Untyped>,
+    refused: Family<Labels, Counter>,
+    out_of_order: Counter,
+    sizes: Collections<Histogram>,
+    acks: Collections<Counter>,
+    nacks: Collections<Counter>,
+    unsent: Family<Labels, Counter>,
+    unreceived: Family<Labels, Counter>,
+    v2: Family<Labels, Counter>,
     /// Requests for types of version 2 of Envoy's API, by type and client.
-    v2: BTreeMap<(String, String), u64>,
-    /// By code.
-    unsent: BTreeMap<i32, u64>,
-    unreceived: BTreeMap<i32, u64>,
+    v2_requests: Mutex<BTreeMap<(String, String), u64>>,
 }
 
-/// The upper bounds of messages' sizes in bytes: powers of 4, to 1 GiB.
-const BOUNDS: usize = 16;
-
-#[derive(Clone, Debug, Default)]
-struct Sizes {
-    buckets: [u64; BOUNDS + 1],
-    sum: u64,
+/// A family with a label for the collection, of which there is a limited number.
+#[derive(Debug)]
+struct Collections<M> {
+    family: Family<Labels, M>,
+    /// The number of series with a name of their own.
+    count: AtomicUsize,
 }
 
-/// The maximum number of collections, and of codes, with series of their own: peers can invent any number.
+impl<M: Clone> Collections<M> {
+    fn new(series: fn() -> M) -> Self {
+        Self { family: Family::new_with_constructor(series), count: AtomicUsize::new(0) }
+    }
+
+    /// Returns the labels of a collection, or of the others beyond the limits.
+    fn labels(&self, collection: &str, labels: impl Fn(&str) -> Labels) -> Labels {
+        let own = labels(collection);
+        let is_known = self.family.get(&own).is_some();
+        if collection.len() > LONGEST {
+            return labels(OTHERS);
+        }
+        let fits = is_known
+            || self.count.load(Relaxed) < MAX_SERIES && self.count.fetch_add(1, Relaxed) < MAX_SERIES;
+        if fits { own } else { labels(OTHERS) }
+    }
+}
+
+/// The maximum number of series of a family: peers can invent any number of collections and codes.
 const MAX_SERIES: usize = 200;
 /// The maximum length of the name of a collection with a series of its own.
 const LONGEST: usize = 200;
 /// The name that represents all others.
 const OTHERS: &str = "other";
 
+static SERIES: LazyLock<Series> = LazyLock::new(Series::default);
 /// The sinks of this process.
-pub(crate) static SINK: StreamMetrics = StreamMetrics::new("mixer");
+pub(crate) static SINK: StreamMetrics = StreamMetrics { component: "mixer", series: &SERIES };
 /// The sources of this process.
-pub static SOURCE: StreamMetrics = StreamMetrics::new("source");
+pub static SOURCE: StreamMetrics = StreamMetrics { component: "source", series: &SERIES };
+
+/// A counter without a type: the name of a typed one would end in `_total`, and Istio's does not.
+#[derive(Clone, Debug, Default)]
+struct Untyped(Gauge);
+
+impl TypedMetric for Untyped {
+    const TYPE: MetricType = MetricType::Unknown;
+}
+
+impl EncodeMetric for Untyped {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        // To 1 GiB.
+        let sizes: fn() -> Histogram = || Histogram::new(exponential_buckets(1.0, 4.0, 16));
+        Self {
+            clients: Family::default(),
+            streams: Family::default(),
+            refused: Family::default(),
+            out_of_order: Counter::default(),
+            sizes: Collections::new(sizes),
+            acks: Collections::new(Counter::default),
+            nacks: Collections::new(Counter::default),
+            unsent: Family::default(),
+            unreceived: Family::default(),
+            v2: Family::default(),
+            v2_requests: Mutex::default(),
+        }
+    }
+}
+
+/// Exports the metrics of both sides. Families without series are omitted.
+#[derive(Debug)]
+pub struct McpMetrics;
+
+impl Collector for McpMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let series = &*SERIES;
+        let sizes = "Sizes of messages that arrived: pushes at a sink, requests at a source";
+        let mut encode = |name: &str, help: &str, unit: Option<&Unit>, family: &dyn EncodeMetric| {
+            if family.is_empty() {
+                return Ok(());
+            }
+            family.encode(encoder.encode_descriptor(name, help, unit, family.metric_type())?)
+        };
+        encode("istio_mcp_clients_total", "Open streams of configuration", None, &series.clients)?;
+        let help = "Streams of configuration that were opened";
+        encode("istio_mcp_reconnections", help, None, &series.streams)?;
+        encode("istio_mcp_message_sizes", sizes, Some(&Unit::Bytes), &series.sizes.family)?;
+        for (name, help, family) in [
+            (
+                "mixer_adapter_config_streams_refused",
+                "Streams of configuration that were refused because too many were open or waited",
+                &series.refused,
+            ),
+            ("istio_mcp_request_acks", "Pushes that were accepted", &series.acks.family),
+            ("istio_mcp_request_nacks", "Pushes that were refused", &series.nacks.family),
+            ("istio_mcp_send_failures", "Messages that could not be sent", &series.unsent),
+            ("istio_mcp_recv_failures", "Streams that broke off", &series.unreceived),
+            ("mixer_adapter_xds_v2_requests", "Requests for types of version 2 of Envoy's API", &series.v2),
+        ] {
+            encode(name, help, None, family)?;
+        }
+        if series.streams.get(&SOURCE.component()).is_none() {
+            return Ok(());
+        }
+        let help = "Pushes of listeners and routes after the timeout for answers to new clusters";
+        encode("mixer_adapter_xds_pushes_out_of_order", help, None, &series.out_of_order)
+    }
+}
 
 /// The requests of a client for a type of version 2 of Envoy's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -80,267 +187,112 @@ pub struct V2Requests {
 pub(crate) struct Client(&'static StreamMetrics);
 
 impl StreamMetrics {
-    const fn new(component: &'static str) -> Self {
-        let series = Series {
-            sizes: BTreeMap::new(),
-            acks: BTreeMap::new(),
-            nacks: BTreeMap::new(),
-            v2: BTreeMap::new(),
-            unsent: BTreeMap::new(),
-            unreceived: BTreeMap::new(),
-        };
-        Self {
-            component,
-            clients: AtomicI64::new(0),
-            streams: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            out_of_order: AtomicU64::new(0),
-            series: Mutex::new(series),
-        }
+    fn component(&self) -> Labels {
+        vec![("component", self.component.to_owned())]
+    }
+
+    /// Returns the labels of a collection.
+    fn collection(&self, collection: &str) -> Labels {
+        vec![("component", self.component.to_owned()), ("collection", collection.to_owned())]
     }
 
     /// Counts an opened stream.
     #[must_use]
     pub(crate) fn opened(&'static self) -> Client {
-        self.streams.fetch_add(1, Relaxed);
-        self.clients.fetch_add(1, Relaxed);
+        let component = self.component();
+        self.series.streams.get_or_create(&component).0.inc();
+        self.series.clients.get_or_create(&component).inc();
+        // Series from 0, so that the first increase is seen.
+        drop(self.series.refused.get_or_create(&component));
         Client(self)
     }
 
     /// Counts a stream or a request that was refused because of the number of those that are open.
     pub(crate) fn refused(&self) {
-        self.refused.fetch_add(1, Relaxed);
+        self.series.refused.get_or_create(&self.component()).inc();
     }
 
     /// Counts a push of resources that no longer waited for the client to answer the clusters before it.
     pub(crate) fn pushed_out_of_order(&self) {
-        self.out_of_order.fetch_add(1, Relaxed);
+        self.series.out_of_order.inc();
     }
 
     /// Counts a received message and its size in bytes.
     pub(crate) fn received(&self, collection: &str, bytes: usize) {
-        let mut series = self.series.lock();
-        let collection = series_of(&series.sizes, collection);
-        let sizes = series.sizes.entry(collection).or_default();
-        let bytes = bytes as u64;
-        let bucket = (0..BOUNDS).find(|power| bytes <= bound(*power)).unwrap_or(BOUNDS);
-        sizes.buckets[bucket] += 1;
-        sizes.sum += bytes;
+        let labels = self.series.sizes.labels(collection, |collection| self.collection(collection));
+        self.series.sizes.family.get_or_create(&labels).observe(bytes as f64);
     }
 
     /// Counts an accepted push.
     pub(crate) fn acked(&self, collection: &str) {
-        let mut series = self.series.lock();
-        let collection = series_of(&series.acks, collection);
-        *series.acks.entry(collection).or_default() += 1;
+        let labels = self.series.acks.labels(collection, |collection| self.collection(collection));
+        self.series.acks.family.get_or_create(&labels).inc();
     }
 
     /// Counts a refused push. Codes that gRPC does not define count as UNKNOWN.
     pub(crate) fn nacked(&self, collection: &str, code: i32) {
-        let code = Code::from_i32(code) as i32;
-        let mut series = self.series.lock();
-        let known = |name: &str| series.nacks.contains_key(&(name.to_owned(), code));
-        let fits = collection.len() <= LONGEST && (known(collection) || series.nacks.len() < MAX_SERIES);
-        let name = if fits { collection } else { OTHERS };
-        *series.nacks.entry((name.to_owned(), code)).or_default() += 1;
+        let code = status_name(Code::from_i32(code) as i32);
+        let labels = self.series.nacks.labels(collection, |collection| {
+            let mut labels = self.collection(collection);
+            labels.push(("code", code.clone().into_owned()));
+            labels
+        });
+        self.series.nacks.family.get_or_create(&labels).inc();
     }
 
     /// Counts a request for a type of version 2 of Envoy's API, by the type URL and the id of the client.
     pub(super) fn requested_v2(&self, type_url: &str, client: &str) {
-        let mut series = self.series.lock();
-        let key = (type_url.to_owned(), client.to_owned());
+        let mut requests = self.series.v2_requests.lock();
+        let mut key = (type_url.to_owned(), client.to_owned());
         let fits = type_url.len() <= LONGEST && client.len() <= LONGEST;
-        let fits = fits && (series.v2.contains_key(&key) || series.v2.len() < MAX_SERIES);
-        let others = || (OTHERS.to_owned(), OTHERS.to_owned());
-        *series.v2.entry(if fits { key } else { others() }).or_default() += 1;
+        if !fits || !requests.contains_key(&key) && requests.len() >= MAX_SERIES {
+            key = (OTHERS.to_owned(), OTHERS.to_owned());
+        }
+        let labels = vec![("type_url", key.0.clone()), ("client", key.1.clone())];
+        self.series.v2.get_or_create(&labels).inc();
+        *requests.entry(key).or_default() += 1;
     }
 
     /// Returns the numbers of requests for types of version 2 of Envoy's API, by type URL and the id of the client.
     pub fn v2_requests(&self) -> Vec<V2Requests> {
-        let requests = |((type_url, client), requests): (&(String, String), &u64)| V2Requests {
+        let requests = self.series.v2_requests.lock();
+        let requests = requests.iter().map(|((type_url, client), requests)| V2Requests {
             type_url: type_url.clone(),
             client: client.clone(),
             requests: *requests,
-        };
-        self.series.lock().v2.iter().map(requests).collect()
+        });
+        requests.collect()
     }
 
     /// Counts a message that could not be sent.
     pub(crate) fn not_sent(&self, code: Code) {
-        *self.series.lock().unsent.entry(code as i32).or_default() += 1;
+        self.series.unsent.get_or_create(&self.code(code)).inc();
     }
 
     /// Counts a stream that ended with an error.
     pub(crate) fn not_received(&self, code: Code) {
-        *self.series.lock().unreceived.entry(code as i32).or_default() += 1;
+        self.series.unreceived.get_or_create(&self.code(code)).inc();
     }
 
-    /// Returns whether there was a stream or a request.
-    fn is_used(&self) -> bool {
-        let series = self.series.lock();
-        self.streams.load(Relaxed) > 0
-            || self.refused.load(Relaxed) > 0
-            || !(series.v2.is_empty()
-                && series.sizes.is_empty()
-                && series.unsent.is_empty()
-                && series.unreceived.is_empty())
+    /// Istio's label `error` has the text of the error, which is unbounded; here it is the name of the code.
+    fn code(&self, code: Code) -> Labels {
+        let (number, name) = ((code as i32).to_string(), status_name(code as i32).into_owned());
+        vec![("component", self.component.to_owned()), ("code", number), ("error", name)]
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.0.clients.fetch_sub(1, Relaxed);
+        self.0.series.clients.get_or_create(&self.0.component()).dec();
     }
-}
-
-fn series_of<T>(known: &BTreeMap<String, T>, collection: &str) -> String {
-    let fits = collection.len() <= LONGEST && (known.contains_key(collection) || known.len() < MAX_SERIES);
-    if fits { collection } else { OTHERS }.to_owned()
-}
-
-fn bound(power: usize) -> u64 {
-    1 << (2 * power)
-}
-
-impl EncodeMetric for Sizes {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let bounds = (0..BOUNDS).map(|power| bound(power) as f64).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets.iter().copied()).collect();
-        encoder.encode_histogram::<NoLabelSet>(self.sum as f64, self.buckets.iter().sum(), &buckets, None)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
-    }
-}
-
-/// The counters of both sides, for the metrics page.
-#[derive(Debug)]
-pub struct McpMetrics;
-
-type Encoded = Result<(), std::fmt::Error>;
-
-impl Collector for McpMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
-        let mut sides = [&SINK, &SOURCE].into_iter().filter(|side| side.is_used()).peekable();
-        if sides.peek().is_none() {
-            return Ok(());
-        }
-        let sides: Vec<&StreamMetrics> = sides.collect();
-        let help = "Open streams of configuration";
-        let mut clients =
-            encoder.encode_descriptor("istio_mcp_clients_total", help, None, MetricType::Gauge)?;
-        for side in &sides {
-            let labels = [("component", side.component)];
-            ConstGauge::new(side.clients.load(Relaxed)).encode(clients.encode_family(&labels)?)?;
-        }
-        // The name of a counter would end in _total, which Istio's does not.
-        let help = "Streams of configuration that were opened";
-        let mut streams =
-            encoder.encode_descriptor("istio_mcp_reconnections", help, None, MetricType::Unknown)?;
-        for side in &sides {
-            let labels = [("component", side.component)];
-            let count = i64::try_from(side.streams.load(Relaxed)).unwrap_or(i64::MAX);
-            ConstGauge::new(count).encode(streams.encode_family(&labels)?)?;
-        }
-        let help = "Streams of configuration that were refused because too many were open or waited";
-        let name = "mixer_adapter_config_streams_refused";
-        let mut refused = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for side in &sides {
-            let labels = [("component", side.component)];
-            ConstCounter::new(side.refused.load(Relaxed)).encode(refused.encode_family(&labels)?)?;
-        }
-        if SOURCE.is_used() {
-            let help = "Pushes of listeners and routes after the timeout for answers to new clusters";
-            let name = "mixer_adapter_xds_pushes_out_of_order";
-            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(SOURCE.out_of_order.load(Relaxed)).encode(family)?;
-        }
-        let help = "Sizes of messages that arrived: pushes at a sink, requests at a source";
-        let name = "istio_mcp_message_sizes";
-        if sides.iter().any(|side| !side.series.lock().sizes.is_empty()) {
-            let mut sizes =
-                encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Histogram)?;
-            for side in &sides {
-                for (collection, of_collection) in &side.series.lock().sizes {
-                    let labels = [("component", side.component), ("collection", collection)];
-                    of_collection.encode(sizes.encode_family(&labels)?)?;
-                }
-            }
-        }
-        counters(&mut encoder, &sides, "istio_mcp_request_acks", "Pushes that were accepted", |series| {
-            let acks = series.acks.iter();
-            acks.map(|(collection, count)| (vec![("collection", collection.clone())], *count)).collect()
-        })?;
-        counters(&mut encoder, &sides, "istio_mcp_request_nacks", "Pushes that were refused", |series| {
-            let nacks = series.nacks.iter().map(|((collection, code), count)| {
-                (vec![("collection", collection.clone()), ("code", status_name(*code).into_owned())], *count)
-            });
-            nacks.collect()
-        })?;
-        let help = "Messages that could not be sent";
-        counters(&mut encoder, &sides, "istio_mcp_send_failures", help, |series| by_code(&series.unsent))?;
-        let help = "Streams that broke off";
-        counters(&mut encoder, &sides, "istio_mcp_recv_failures", help, |series| {
-            by_code(&series.unreceived)
-        })?;
-        let requests = SOURCE.v2_requests();
-        if requests.is_empty() {
-            return Ok(());
-        }
-        let help = "Requests for types of version 2 of Envoy's API";
-        let name = "mixer_adapter_xds_v2_requests";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for V2Requests { type_url, client, requests: count } in requests {
-            let labels = [("type_url", &*type_url), ("client", &*client)];
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-}
-
-/// Labels of a series in addition to the component, and its count.
-type Counted = (Vec<(&'static str, String)>, u64);
-
-/// Istio's label `error` has the text of the error, which is unbounded; here it is the name of the code.
-fn by_code(counts: &BTreeMap<i32, u64>) -> Vec<Counted> {
-    let labels = |code: &i32| {
-        let name = status_name(Code::from_i32(*code) as i32).into_owned();
-        vec![("code", code.to_string()), ("error", name)]
-    };
-    counts.iter().map(|(code, count)| (labels(code), *count)).collect()
-}
-
-/// Encodes counters of several series, if there are any.
-fn counters(
-    encoder: &mut DescriptorEncoder<'_>,
-    sides: &[&StreamMetrics],
-    name: &str,
-    help: &str,
-    of: impl Fn(&Series) -> Vec<Counted>,
-) -> Encoded {
-    let counted: Vec<_> = sides
-        .iter()
-        .flat_map(|side| of(&side.series.lock()).into_iter().map(|one| (side.component, one)))
-        .collect();
-    if counted.is_empty() {
-        return Ok(());
-    }
-    let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (component, (labels, count)) in counted {
-        let mut all = vec![("component", component.to_owned())];
-        all.extend(labels);
-        ConstCounter::new(count).encode(encoder.encode_family(&all)?)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    static TRIED: StreamMetrics = StreamMetrics::new("tried");
+    static TRIED: StreamMetrics = StreamMetrics { component: "tried", series: &TRIED_SERIES };
+    static TRIED_SERIES: LazyLock<Series> = LazyLock::new(Series::default);
 
     #[test]
     fn whatever_the_other_end_makes_up_there_is_an_end_to_the_series() {
@@ -352,23 +304,16 @@ mod tests {
             TRIED.requested_v2(&name, "node");
         }
         TRIED.acked(&"x".repeat(LONGEST + 1));
-        let series = TRIED.series.lock();
-        // All names with series of their own, and the one for the rest, which has at most one series per code.
-        assert_eq!((series.sizes.len(), series.acks.len()), (MAX_SERIES + 1, MAX_SERIES + 1));
-        assert!(series.nacks.len() <= MAX_SERIES + 17, "{}", series.nacks.len());
-        assert_eq!(series.v2.len(), MAX_SERIES + 1);
-        assert_eq!(series.acks[OTHERS], 801);
-        assert_eq!(series.acks.values().sum::<u64>(), 1001);
-    }
-
-    #[test]
-    fn sizes_go_into_buckets_of_powers_of_four() {
-        static SIZED: StreamMetrics = StreamMetrics::new("sized");
-        for bytes in [0, 1, 2, 4, 5, 1 << 30, (1 << 30) + 1] {
-            SIZED.received("c", bytes);
-        }
-        let sizes = SIZED.series.lock().sizes["c"].clone();
-        assert_eq!(sizes.buckets[..4], [2, 2, 1, 0]);
-        assert_eq!(sizes.buckets[15..], [1, 1]);
+        let series = &*TRIED_SERIES;
+        let own = |number: &i32| TRIED.collection(&format!("collection{number}"));
+        let sizes = (0..1000).filter(|number| series.sizes.family.get(&own(number)).is_some());
+        let acks = (0..1000).filter(|number| series.acks.family.get(&own(number)).is_some());
+        assert_eq!((sizes.count(), acks.count()), (MAX_SERIES, MAX_SERIES));
+        assert_eq!(series.nacks.count.load(Relaxed), MAX_SERIES);
+        assert_eq!(TRIED.v2_requests().len(), MAX_SERIES + 1);
+        let others = TRIED.collection(OTHERS);
+        assert_eq!(series.acks.family.get_or_create(&others).get(), 801);
+        let first = TRIED.collection("collection0");
+        assert_eq!(series.acks.family.get_or_create(&first).get(), 1);
     }
 }
