@@ -1,6 +1,6 @@
 //! Limits on the adapters, files and hosts that the configurations of calls, sessions and servers may name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -20,17 +20,18 @@ pub(super) struct AccessArgs {
 
     /// Directory of files that configurations may name [default: none]
     ///
-    /// Those of calls, sessions and servers
+    /// For configurations of calls, sessions and servers
     #[arg(long, value_name = "DIR")]
     file_root: Option<PathBuf>,
 
     /// Hosts that configurations may name [default: none]
     ///
-    /// Those of calls, sessions and servers. Such as lists.example.com, *.example.com, or IP addresses, separated by commas
+    /// For configurations of calls, sessions and servers. Such as lists.example.com, *.example.com, or IP addresses,
+    /// separated by commas
     #[arg(long, value_name = "HOST", default_value = "", hide_default_value = true)]
     allow_hosts: HostList,
 
-    /// Let configurations of servers (MCP and xDS) name any file and host, as those of files may
+    /// Let configurations of servers (MCP and xDS) name any file and host, as files may
     #[arg(long, hide_short_help = true)]
     trust_sources: bool,
 }
@@ -41,13 +42,9 @@ impl AccessArgs {
     /// # Errors
     /// A directory that is not there, or an adapter that the program does not have.
     pub(super) fn policy(&self, adapters: &Adapters, fetched_bytes: usize) -> anyhow::Result<AccessPolicy> {
-        let root = |directory: &PathBuf| {
-            let root = std::path::absolute(directory).context("it is not a path")?;
-            anyhow::ensure!(root.is_dir(), "it is not a directory");
-            Ok(root)
-        };
         let file_root = self.file_root.as_ref().map(|directory| {
-            root(directory).with_context(|| format!("cannot use --file-root {}", directory.display()))
+            let root = absolute_directory(directory);
+            root.with_context(|| format!("cannot use --file-root {}", directory.display()))
         });
         let limits = AccessLimits::default()
             .file_root(file_root.transpose()?)
@@ -69,4 +66,10 @@ impl AccessArgs {
         }
         Ok(policy)
     }
+}
+
+fn absolute_directory(path: &Path) -> anyhow::Result<PathBuf> {
+    let absolute = std::path::absolute(path).context("it is not a path")?;
+    anyhow::ensure!(absolute.is_dir(), "it is not a directory");
+    Ok(absolute)
 }

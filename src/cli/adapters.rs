@@ -9,14 +9,6 @@ use super::{
 };
 use mixer_adapter_host::handler::{AdapterInfo, Adapters};
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # all adapters
-  mixer-adapter adapters
-  # one adapter
-  mixer-adapter adapters denier
-  mixer-adapter adapters --json | jq -r '.[].name'";
-
 /// List the adapters of this program with their templates and configuration
 #[derive(Debug, Args)]
 pub(super) struct List {

@@ -9,21 +9,7 @@ use super::{UsageError, faults, input};
 use mixer_adapter_engine::attribute::{ParsedAttributes, Vocabulary, parse_json, parse_text};
 
 /// Help on the syntax of attributes.
-macro_rules! how_to_write {
-    () => {
-        "\
-Attributes are NAME=VALUE,NAME=VALUE. A prefix sets the type of a value:
-  string:5  int:5  double:5  bool:true  ip:10.0.0.1  time:2019-05-06T07:08:09Z  duration:1m30s
-  map:a=b;c=d  bytes:AAECAw==
-Without a prefix a standard attribute has its standard type (request.path is a STRING, source.ip an IP_ADDRESS,
-request.headers a STRING_MAP); the value of any other attribute is read as INT64, DOUBLE or BOOL if possible, or else
-as STRING. In a value, \\, is a comma; in a map also \\; and \\=. @FILE is YAML or JSON:
-  request.path: /x
-  source.ip: 10.0.0.1
-  request.headers: {a: b}"
-    };
-}
-pub(super) use how_to_write;
+pub(super) const HOW_TO_WRITE: &str = include_str!("texts/attributes.txt");
 
 /// The attributes of the requests of a command.
 #[derive(Debug, Args)]
@@ -32,7 +18,7 @@ pub(super) struct AttributeArgs {
     #[arg(value_name = "NAME=VALUE,..|@FILE")]
     positional: Vec<String>,
 
-    /// The same; can be repeated, and in a report each is a request of its own
+    /// The same; can be repeated, and in a report each is another request
     #[arg(short, long = "attributes", value_name = "NAME=VALUE,..|@FILE", hide_env = true)]
     arguments: Vec<String>,
 }
@@ -43,9 +29,9 @@ impl AttributeArgs {
         let mut request = ParsedAttributes::new();
         for argument in self.positional.iter().chain(&self.arguments) {
             let [one] = &mut read(argument, types)?[..] else {
-                return Err(UsageError(format!(
+                return Err(usage!(
                     "--attributes: {argument} is a list of requests; only reports have several"
-                )));
+                ));
             };
             request.append(one);
         }
@@ -87,10 +73,10 @@ pub(super) fn warn_of_undeclared(requests: &[ParsedAttributes], types: &Vocabula
 fn read(argument: &str, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, UsageError> {
     let (text, _) = input::text("--attributes", argument)?;
     if !argument.starts_with('@') {
-        let read = parse_text(&text, types).map_err(|error| UsageError(format!("--attributes: {error}")))?;
+        let read = parse_text(&text, types).map_err(|error| usage!("--attributes: {error}"))?;
         return Ok(vec![read]);
     }
-    let invalid = |reason: String| UsageError(format!("--attributes {argument}: {reason}"));
+    let invalid = |reason: String| usage!("--attributes {argument}: {reason}");
     let source = argument.strip_prefix('@').filter(|file| *file != "-").unwrap_or("stdin");
     let read: Json = serde_saphyr::from_str(&text)
         .map_err(|error| invalid(format!("not valid YAML\n{}", faults::of_yaml(source, &text, &error))))?;

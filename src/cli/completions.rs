@@ -12,16 +12,6 @@ use super::reference::{self, Names};
 use mixer_adapter_config::Kind;
 use mixer_adapter_host::handler::{Adapters, AdaptersBuilder};
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # in ~/.bashrc
-  source <(mixer-adapter completions bash)
-  # in ~/.zshrc, after compinit
-  source <(mixer-adapter completions zsh)
-  mixer-adapter completions fish > ~/.config/fish/completions/mixer-adapter.fish
-
-The script runs the program, which has to be in PATH, for each completion.";
-
 /// The environment variable by which a script requests candidates.
 const REQUEST: &str = "MIXER_ADAPTER_COMPLETE";
 
@@ -63,9 +53,8 @@ pub(super) fn is_requested() -> bool {
 /// Prints the candidates for the command line that a script passes.
 pub(super) fn answer(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> anyhow::Result<ExitCode> {
     super::with_adapters(add, |adapters| {
-        let command = || with_values(super::Arguments::command(), adapters);
         let directory = std::env::current_dir().ok();
-        CompleteEnv::with_factory(command)
+        CompleteEnv::with_factory(|| with_values(super::Arguments::command(), adapters))
             .var(REQUEST)
             .try_complete(std::env::args_os(), directory.as_deref())?;
         Ok(ExitCode::SUCCESS)
@@ -78,11 +67,13 @@ fn with_values(command: Command, adapters: &Adapters) -> Command {
     let kinds = Kind::ALL.iter().map(|kind| (format!("{kind}s"), String::new())).collect();
     let (adapters, templates, kinds, all) = (one_of(adapters), one_of(templates), one_of(kinds), one_of(all));
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
-    let about = |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
-    let commands = one_of(commands.map(|command| (command.get_name().to_owned(), about(command))).collect());
+    let commands = commands.map(|command| {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        (command.get_name().to_owned(), about)
+    });
+    let commands = one_of(commands.collect());
     let attributes = ArgValueCompleter::new(move |current: &OsStr| complete_attributes(&attributes, current));
     let json = ArgValueCompleter::new(complete_file_argument);
-    let path = |argument: Arg| argument.value_hint(ValueHint::AnyPath);
     let mut command = command
         .mut_subcommand("adapters", |command| command.mut_arg("names", |names| names.add(adapters.clone())))
         .mut_subcommand("manifest", |command| command.mut_arg("names", |names| names.add(adapters.clone())))
@@ -108,7 +99,9 @@ fn with_values(command: Command, adapters: &Adapters) -> Command {
         ("diff", &["before", "after", "requests"]),
     ] {
         command = command.mut_subcommand(name, |command| {
-            paths.iter().fold(command, |command, argument| command.mut_arg(argument, path))
+            paths.iter().fold(command, |command, argument| {
+                command.mut_arg(argument, |argument: Arg| argument.value_hint(ValueHint::AnyPath))
+            })
         });
     }
     for name in ["check", "report", "quota", "explain", "eval"] {

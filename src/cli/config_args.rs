@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Context as _;
 use clap::{Args, builder::TypedValueParser};
 
 use super::{UsageError, input, value_parsers::one_of};
@@ -12,7 +11,7 @@ use mixer_adapter_engine::{
     dispatch::{FailurePolicy, OnFailure, OnUnknownQuota},
 };
 use mixer_adapter_streams::{
-    ConfigUrl, ConfigUrlError, FILE_FORMATS, Scoped, ScopedUrl, SourceSettings, Wanted, collection_filters,
+    ConfigUrl, FILE_FORMATS, Scoped, ScopedUrl, SourceSettings, Wanted, collection_filters,
 };
 
 /// The configuration, and the policies for its faults and for failed calls.
@@ -138,21 +137,20 @@ impl ConfigArgs {
     /// Reads the first state of a server.
     fn read_server(&self, url: &ConfigUrl, filter: &CollectionFilter) -> anyhow::Result<config::Parsed> {
         if url.is_tls() {
-            return Err(UsageError(format!(
-                "{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads"
-            ))
+            return Err(usage!("{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads")
             .into());
         }
-        let wanted = |collection: &config::Collection| Wanted {
-            collection: collection.as_str().to_owned(),
-            required: true,
+        let settings = SourceSettings::new(&self.default_config_namespace).collections(
+            filter
+                .collections()
+                .iter()
+                .map(|collection| Wanted { collection: collection.as_str().to_owned(), required: true })
+                .collect(),
+        );
+        let Some(server) = url.server(&settings).map_err(UsageError::of)? else {
+            return Ok(Parsed::default());
         };
-        let settings = SourceSettings::new(&self.default_config_namespace)
-            .collections(filter.collections().iter().map(wanted).collect());
-        let usage = |error: ConfigUrlError| UsageError(error.to_string());
-        let Some(server) = url.server(&settings).map_err(usage)? else { return Ok(Parsed::default()) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Ok(runtime.context("cannot start the runtime")?.block_on(server.read_once(DELIVERY))?)
+        Ok(super::block_on(server.read_once(DELIVERY))??)
     }
 
     /// Reads the resources and the faults found so far.
@@ -176,8 +174,9 @@ impl ConfigArgs {
                         }
                         server => self.read_server(server, &filter)?,
                     };
-                    let own = |resource: &config::Resource| filter.includes(&resource.collection);
-                    all.resources.extend(parsed.resources.into_iter().filter(own));
+                    all.resources.extend(
+                        parsed.resources.into_iter().filter(|resource| filter.includes(&resource.collection)),
+                    );
                     all.faults.extend(parsed.faults);
                 }
                 Ok(set(all))
@@ -197,7 +196,7 @@ fn filtered(
     parts: &[Scoped<ConfigUrl>],
 ) -> Result<impl Iterator<Item = (&ConfigUrl, CollectionFilter)>, UsageError> {
     let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
-    let filters = collection_filters(named).map_err(|error| UsageError(error.to_string()))?;
+    let filters = collection_filters(named).map_err(UsageError::of)?;
     Ok(parts.iter().map(|part| &part.url).zip(filters))
 }
 

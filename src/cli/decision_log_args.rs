@@ -25,7 +25,7 @@ pub(super) struct DecisionLogArgs {
     #[arg(long, hide_short_help = true, value_name = "SHARE", default_value_t = 1.0, value_parser = value_parsers::share)]
     decision_log_sample: f64,
 
-    /// Values that are replaced by *** in the decision log, besides those of credentials, separated by commas
+    /// Values besides credentials that are replaced by *** in the decision log, separated by commas
     ///
     /// ATTRIBUTE, ATTRIBUTE[KEY] for a key of a map, or ?PARAMETER for a parameter of queries in all texts
     #[arg(long, hide_short_help = true, value_name = "ATTRIBUTE", value_delimiter = ',')]

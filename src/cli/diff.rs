@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use super::{
     UsageError,
     config_args::ConfigArgs,
+    counted,
     dry_run::{DryRun, Loaded, unknown_names},
     input,
     mixer::{all_words, check_request, report_request},
@@ -27,19 +28,6 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 use mixer_adapter_streams::ScopedUrl;
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter diff config/ new-config/ --requests requests.jsonl
-  mixer-adapter diff config/ new-config/ --requests - < requests.jsonl
-  mixer-adapter diff config/ new-config/ --requests requests.jsonl \\
-      --quota requests --report
-
-The file of requests has a JSON object of attributes on each line: {\"request.url_path\": \"/x\", \"source.ip\": \"10.0.0.1\"}. Each
-request is checked by both configurations, in the order of the file; adapters keep their state from one to the next.
-Remote adapters are not called, and reports not delivered.
-
-Exit codes: 0 all answers are the same, 1 an answer differs, 2 usage error.";
 
 /// Show which answers to recorded requests differ between two configurations
 #[derive(Debug, Args)]
@@ -62,7 +50,7 @@ pub(super) struct Diff {
     #[arg(long = "quota", value_name = "NAME", value_delimiter = ',')]
     quotas: Vec<String>,
 
-    /// Compare what is reported of each request, too
+    /// Compare the reports of each request, too
     #[arg(long)]
     report: bool,
 
@@ -113,10 +101,8 @@ impl Diff {
                         index + 1
                     ));
                 }
-                let count =
-                    |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
                 let (all, changed) =
-                    (count(requests.len(), "request"), count(changed.len(), "different answer"));
+                    (counted(requests.len(), "request"), counted(changed.len(), "different answer"));
                 super::print(&format!("{text}{all}: {changed}\n"))?;
             }
         }
@@ -134,7 +120,7 @@ impl Diff {
         let mut unknown = BTreeSet::new();
         for (index, request) in requests.iter().enumerate() {
             let attributes = parse_json(request, snapshot.vocabulary())
-                .map_err(|error| UsageError(format!("--requests: request {}: {error}", index + 1)))?;
+                .map_err(|error| usage!("--requests: request {}: {error}", index + 1))?;
             let mut request = check_request(&attributes, all_words());
             for quota in &self.quotas {
                 request.quotas.insert(quota.clone(), QuotaParams { amount: 1, best_effort: false });
@@ -158,11 +144,7 @@ impl Diff {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let requests = lines.map(|(index, line)| {
             serde_json::from_str(line).map_err(|error| {
-                UsageError(format!(
-                    "--requests: line {} of {}: not valid JSON: {error}",
-                    index + 1,
-                    self.requests
-                ))
+                usage!("--requests: line {} of {}: not valid JSON: {error}", index + 1, self.requests)
             })
         });
         requests.collect()

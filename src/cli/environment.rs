@@ -10,7 +10,7 @@ const PREFIX: &str = "MIXER_ADAPTER_";
 /// Variables that have one meaning in all commands, and one name.
 const SHARED: [&str; 2] = ["OUTPUT", "JSON"];
 
-/// Warns about variables that no flag has and whose names are close to one that a flag has.
+/// Warns about unknown variables whose names are close to the variable of a flag.
 pub(super) fn warn_of_unknown(command: &Command) {
     let known = variables(command);
     for name in env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
@@ -36,8 +36,8 @@ fn variables(command: &Command) -> Vec<String> {
     own.chain(command.get_subcommands().flat_map(variables)).collect()
 }
 
-/// Gives each flag of each command its variable, except those that hide it, which are the data of one request, and those that name one of
-/// others, such as OpenTelemetry's. Switches are set by `1`, `yes`, `on` or `false`, too.
+/// Gives each flag of each command its variable, unless the flag hides it (the data of one request) or names another one, such as
+/// OpenTelemetry's. Switches are set by `1`, `yes`, `on` or `false`, too.
 pub(super) fn by_command(declared: Command) -> Command {
     declared.mut_subcommands(|subcommand| match subcommand.get_name() {
         "serve" => subcommand.mut_args(|argument| with_variable(argument, "")),
@@ -60,7 +60,7 @@ fn with_variable(argument: Arg, path: &str) -> Arg {
     };
     let path = if SHARED.contains(&flag.as_str()) { "" } else { path };
     match path {
-        // CALL_TIMEOUT is that of `serve --call-timeout`.
+        // CALL_TIMEOUT is for `serve --call-timeout`.
         "CALL_" if flag == "TIMEOUT" => argument.env(format!("{PREFIX}CALL_COMMAND_TIMEOUT")),
         _ => argument.env(format!("{PREFIX}{path}{flag}")),
     }

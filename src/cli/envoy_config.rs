@@ -22,25 +22,6 @@ use super::{
 use rate_limits::RateLimits;
 use requirements::Requirements;
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter envoy-config --upstream 127.0.0.1:8080 > envoy.yaml \\
-      && envoy -c envoy.yaml
-  mixer-adapter envoy-config --config config/ --upstream 127.0.0.1:8080 \\
-      --descriptor user=x-user
-  mixer-adapter envoy-config --upstream shop.example.com:80 \\
-      --address mixer-adapter.example.com:9091 --namespace shop
-  mixer-adapter envoy-config --tcp --upstream 127.0.0.1:5432 \\
-      --listener-cert-file front.pem --listener-key-file front.key \\
-      --listener-client-ca-file clients.pem
-  mixer-adapter envoy-config --istio \\
-      --address mixer-adapter.istio-system.svc.cluster.local:9091 | less
-  mixer-adapter envoy-config --gateway default/eg \\
-      --address mixer-adapter.default.svc.cluster.local:9091 | less
-
-The quotas, headers and bodies that the rules of the configuration read are those that Envoy is configured for. Text is YAML with
-comments; of several resources, JSON has a line for each.";
-
 /// Print a configuration of Envoy, Istio or Envoy Gateway, with this server for authorization, rate limits and access logs
 #[derive(Debug, Args)]
 pub(super) struct EnvoyConfig {

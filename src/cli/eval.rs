@@ -11,11 +11,7 @@ use clap::{
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    UsageError,
-    attribute_args::{AttributeArgs, how_to_write},
-    input::read_text,
-    output_args::OutputArgs,
-    progress::Progress,
+    UsageError, attribute_args::AttributeArgs, input::read_text, output_args::OutputArgs, progress::Progress,
     value_parsers::ValueError,
 };
 use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
@@ -23,26 +19,6 @@ use mixer_adapter_engine::{
     attribute::{AttributeValue, Bag, Reads, Vocabulary},
     expression::{CompileError, EvalError, Expression, Language, cases},
 };
-
-pub(super) const EXAMPLES: &str = concat!(
-    "\
-Examples:
-  mixer-adapter eval '(request.url_path | \"/\").startsWith(\"/admin\")' \\
-      --attributes request.url_path=/admin/x
-  mixer-adapter eval 'request.headers[\"x-user\"] | \"nobody\"'
-  mixer-adapter eval 'my.size > 5' --type my.size=INT64 --attributes my.size=7
-  mixer-adapter eval --cases cases.jsonl
-
-The standard attributes are declared; --type and the values in --attributes declare others.
-A file of cases has one JSON object per line: \"id\", \"expr\", \"attributes\" (name to type), \"bag\" (name to
-{\"t\": \"string\", \"v\": \"x\"}) and \"expect\" (\"type\" and \"value\", or \"error\" with \"phase\" and \"kind\").
-
-",
-    how_to_write!(),
-    "
-
-Exit codes: 0 the expression has a value (all cases passed), 1 it has none (a case failed), 2 usage error."
-);
 
 /// Evaluate an expression, or a file of cases
 #[derive(Debug, Args)]
@@ -111,9 +87,7 @@ impl Eval {
     fn evaluate(&self, text: &str) -> Result<Outcome, UsageError> {
         let mut types = Vocabulary::new();
         for (name, value_type) in &self.types {
-            types
-                .declare(name.as_str(), *value_type)
-                .map_err(|conflict| UsageError(format!("--type: {conflict}")))?;
+            types.declare(name.as_str(), *value_type).map_err(|conflict| usage!("--type: {conflict}"))?;
         }
         types.declare_standard();
         let attributes = self.attributes.request(&types)?;
@@ -136,11 +110,11 @@ impl Eval {
         let mut reads = Reads::default();
         Ok(match expression.eval(&bag, &mut reads) {
             Ok(value) => {
-                let name = |name: &str, key: Option<&str>| match key {
-                    Some(key) => format!("{name}[{key}]"),
-                    None => name.to_owned(),
-                };
-                let read = reads.all(&types).map(|read| (name(read.name, read.key), read.present)).collect();
+                let read = reads.all(&types).map(|read| {
+                    let key = read.key.map(|key| format!("[{key}]")).unwrap_or_default();
+                    (format!("{}{key}", read.name), read.present)
+                });
+                let read = read.collect();
                 Outcome::Value { value: value.into(), value_type: expression.value_type(), read }
             }
             Err(error) => Outcome::EvalError(error),
@@ -148,7 +122,7 @@ impl Eval {
     }
 
     fn run_cases(&self, file: &Path) -> anyhow::Result<ExitCode> {
-        let invalid = |reason: String| UsageError(format!("--cases: {}: {reason}", file.display()));
+        let invalid = |reason: String| usage!("--cases: {}: {reason}", file.display());
         let text = read_text(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
         let mut progress = Progress::new("lines", Some(text.lines().count()));
         let report = cases::run_observed(&text, self.language.unwrap_or_default(), |line| progress.at(line))

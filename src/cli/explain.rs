@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{
-    attribute_args::{AttributeArgs, how_to_write},
+    attribute_args::AttributeArgs,
     config_args::ConfigArgs,
     diff::verdict,
     dry_run::{DryRun, Loaded},
@@ -20,28 +20,6 @@ use crate::service::mixer::{explain_check, explain_report};
 use mixer_adapter_engine::{Mixer, proto::istio::mixer::v1::CheckRequest};
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 use mixer_adapter_streams::ScopedUrl;
-
-pub(super) const EXAMPLES: &str = concat!(
-    "\
-Examples:
-  mixer-adapter explain --attributes request.url_path=/admin
-  mixer-adapter explain --config config/ --attributes @request.yaml
-  mixer-adapter explain --config config/ --quota requests --amount 5 \\
-      --attributes source.name=alice
-  mixer-adapter explain --config config/ request.url_path=/admin --diff new-config/
-  mixer-adapter explain --config config/ --report \\
-      --attributes response.code=200 --json | jq .trace.steps
-
-Rules are evaluated, instances built and adapters of this program called. Calls of remote adapters and reports are
-shown as NOT MADE and have no effect on the answer; --call makes them, too.
-
-",
-    how_to_write!(),
-    "
-Attributes of the configuration's manifests have the types of the manifests.
-
-Exit codes: 0 an answer, 1 an error, or a faulty configuration, 2 usage error."
-);
 
 /// Explain how a configuration answers a request, without a server
 #[derive(Debug, Args)]

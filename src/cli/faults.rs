@@ -18,7 +18,7 @@ use mixer_adapter_config::{Excerpt, Severity, Topic, ValidationError};
 /// The number of lines after a field's name in which the part at fault is looked for.
 const MAX_LINES: usize = 200;
 
-/// The texts that faults are about. Files are read when one of their lines is shown.
+/// The texts with faults. A file is read when one of its lines is shown.
 #[derive(Default)]
 pub(super) struct Texts {
     known: HashMap<Arc<str>, Vec<String>>,
@@ -66,9 +66,9 @@ impl Texts {
         let origins = faults.clone().into_iter().filter_map(|fault| fault.origin.as_ref());
         for origin in origins.filter(|origin| origin.line > 0) {
             // A file that has gone is shown without its lines.
-            let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-            let lines = || read(&origin.source).lines().map(str::to_owned).collect();
-            self.known.entry(origin.source.clone()).or_insert_with(lines);
+            self.known.entry(origin.source.clone()).or_insert_with(|| {
+                fs::read_to_string(&*origin.source).unwrap_or_default().lines().map(str::to_owned).collect()
+            });
         }
         let known = &self.known;
         faults.into_iter().map(|fault| located(fault, known)).collect()
@@ -246,8 +246,6 @@ fn painted(f: &fmt::Formatter<'_>, style: Style, text: &str) -> String {
 impl LocatedFault<'_> {
     /// A workflow command of GitHub Actions, which shows the fault at its line of a pull request.
     pub(super) fn to_annotation(&self) -> String {
-        let escaped = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
-        let property = |text: &str| escaped(text).replace(':', "%3A").replace(',', "%2C");
         let mut properties = Vec::new();
         if let Some(file) = self.file {
             properties.push(format!("file={}", property(file)));
@@ -303,6 +301,16 @@ impl LocatedFault<'_> {
             "locations": [location],
         })
     }
+}
+
+/// Escapes the text of a workflow command.
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// Escapes a property of a workflow command.
+fn property(text: &str) -> String {
+    escaped(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 /// Returns a SARIF log, the format of code scanning tools.

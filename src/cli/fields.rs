@@ -10,7 +10,7 @@ pub(super) struct Field {
     /// `string`, `map<string, string>`, `google.protobuf.Duration`.
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// `repeated`, or `one of` and the name of the field's oneof.
+    /// `repeated`, or the name of the field's oneof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) label: Option<String>,
 }
@@ -87,7 +87,7 @@ fn type_name(field: &FieldDescriptor) -> String {
 }
 
 /// The kind of a field; for a map, the kind of its values.
-fn value_kind(field: &FieldDescriptor) -> Kind {
+pub(super) fn value_kind(field: &FieldDescriptor) -> Kind {
     match field.kind() {
         Kind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),
         kind => kind,

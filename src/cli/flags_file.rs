@@ -33,11 +33,11 @@ enum LineError {
     NotAFlag,
     #[error("the quote that begins the value does not end on this line")]
     OpenQuote,
-    #[error("there is text after the quoted value: {0}")]
-    AfterQuote(String),
+    #[error("a flag has one value; quote a value with blanks")]
+    Values,
 }
 
-/// Inserts the flags of the file after the command, except those that are on the command line, too.
+/// Inserts the flags of the file after the command, unless the command line has them, too.
 ///
 /// # Errors
 /// The file cannot be read, or has a line that is not a flag of the command with a valid value; the error begins with `FILE:LINE`.
@@ -51,7 +51,7 @@ pub(super) fn expand(
     let Some(at) = end_of_path(&arguments, path.len()).filter(|_| !path.is_empty()) else {
         return Ok(arguments);
     };
-    // Values of variables are not those of the file.
+    // Variables must not replace values of the file.
     let mut command = without_variables(command.clone());
     command.build();
     let target = path.iter().try_fold(&command, |command, name| command.find_subcommand(name));
@@ -63,7 +63,7 @@ pub(super) fn expand(
 
     let mut inserted = Vec::new();
     for (number, line) in (1..).zip(read(file)?.lines()) {
-        let wrong = |reason: &str| UsageError(format!("{}:{number}: {reason}", file.display()));
+        let wrong = |reason: &str| usage!("{}:{number}: {reason}", file.display());
         let Some(line) = parse(line).map_err(|error| wrong(&error.to_string()))? else { continue };
         let Some((_, id)) = known.iter().find(|(long, _)| *long == line.name) else {
             let flags: Vec<String> = known.iter().map(|(long, _)| format!("--{long}")).collect();
@@ -121,7 +121,7 @@ fn read(file: &Path) -> Result<String, UsageError> {
 }
 
 fn unreadable(file: &Path, error: io::Error) -> UsageError {
-    UsageError(format!("--flags-file: cannot read {}: {error}", file.display()))
+    usage!("--flags-file: cannot read {}: {error}", file.display())
 }
 
 /// Returns the reason without the usage of the command.
@@ -141,57 +141,21 @@ impl Line {
     }
 }
 
-/// Parses `--flag`, `--flag VALUE` or `--flag=VALUE`. A value is a quoted text, or the rest of the line. `#` begins a comment at the start of a
-/// line, and after a blank.
+/// Parses `--flag`, `--flag VALUE` or `--flag=VALUE`, with quotes and comments as in a shell.
 fn parse(text: &str) -> Result<Option<Line>, LineError> {
-    let text = text.trim();
-    if text.is_empty() || text.starts_with('#') {
-        return Ok(None);
-    }
-    let flag = text.strip_prefix("--").ok_or(LineError::NotAFlag)?;
-    let end = flag.find(|letter: char| letter == '=' || letter.is_whitespace()).unwrap_or(flag.len());
-    let (name, rest) = flag.split_at(end);
+    let words = shlex::split(text).ok_or(LineError::OpenQuote)?;
+    let [flag, values @ ..] = &words[..] else { return Ok(None) };
+    let flag = flag.strip_prefix("--").ok_or(LineError::NotAFlag)?;
+    let (name, value) = match (flag.split_once('='), values) {
+        (Some((name, value)), []) => (name, Some(value)),
+        (None, []) => (flag, None),
+        (None, [value]) => (flag, Some(value.as_str())),
+        _ => return Err(LineError::Values),
+    };
     if name.is_empty() {
         return Err(LineError::NotAFlag);
     }
-    let with_value = rest.starts_with('=');
-    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
-    let value = match rest.chars().next() {
-        Some(quote @ ('"' | '\'')) => {
-            let (value, after) = quoted(&rest[1..], quote).ok_or(LineError::OpenQuote)?;
-            let after = after.trim_start();
-            if !after.is_empty() && !after.starts_with('#') {
-                return Err(LineError::AfterQuote(after.to_owned()));
-            }
-            Some(value)
-        }
-        _ => {
-            let end = rest
-                .match_indices('#')
-                .find(|(at, _)| rest[..*at].chars().next_back().is_none_or(char::is_whitespace));
-            let value = rest[..end.map_or(rest.len(), |(at, _)| at)].trim_end();
-            (with_value || !value.is_empty()).then(|| value.to_owned())
-        }
-    };
-    Ok(Some(Line { name: name.to_owned(), value }))
-}
-
-/// The text up to the closing quote, and what follows it. In double quotes, `\"` and `\\` are one character each.
-fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        if letter == quote {
-            return Some((value, &text[at + 1..]));
-        }
-        let escaped = text[at..].starts_with("\\\"") || text[at..].starts_with("\\\\");
-        if quote == '"' && escaped {
-            value.extend(letters.next().map(|(_, letter)| letter));
-        } else {
-            value.push(letter);
-        }
-    }
-    None
+    Ok(Some(Line { name: name.to_owned(), value: value.map(str::to_owned) }))
 }
 
 #[cfg(test)]
@@ -211,7 +175,7 @@ mod tests {
         assert_eq!(parsed("--lenient"), flag("lenient", None));
         assert_eq!(parsed("  --listen 127.0.0.1:0  "), flag("listen", Some("127.0.0.1:0")));
         assert_eq!(parsed("--listen=127.0.0.1:0"), flag("listen", Some("127.0.0.1:0")));
-        assert_eq!(parsed("--config a b"), flag("config", Some("a b")));
+        assert_eq!(parsed("--config 'a b'"), flag("config", Some("a b")));
         assert_eq!(parsed("--run="), flag("run", Some("")));
     }
 
@@ -229,7 +193,8 @@ mod tests {
         assert_eq!(parsed(r#"--run "a \"b\" \\ \n""#), flag("run", Some(r#"a "b" \ \n"#)));
         assert_eq!(parsed(r#"--config='{"a": "\\"}'"#), flag("config", Some(r#"{"a": "\\"}"#)));
         assert_eq!(parsed("--run \"a"), Err(LineError::OpenQuote));
-        assert_eq!(parsed("--run 'a' b"), Err(LineError::AfterQuote("b".to_owned())));
+        assert_eq!(parsed("--config a b"), Err(LineError::Values));
+        assert_eq!(parsed("--run 'a' b"), Err(LineError::Values));
     }
 
     #[test]

@@ -4,15 +4,19 @@ use std::ffi::OsString;
 
 use clap::{Command, builder::Styles};
 
+use super::attribute_args::HOW_TO_WRITE;
+
 /// Adds styles to the help of a command and its subcommands, and lets the terminal wrap its paragraphs.
 pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
     // Variables and values would take most of the short help.
     let short = arguments.iter().any(|argument| argument == "-h");
-    let command =
-        match command.get_after_long_help().map(|text| with_headings(&paragraphs(&text.to_string()))) {
-            Some(text) => command.after_long_help(text),
-            None => command,
-        };
+    let command = match command
+        .get_after_long_help()
+        .map(|text| with_headings(&paragraphs(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE))))
+    {
+        Some(text) => command.after_long_help(text),
+        None => command,
+    };
     let command = if short {
         command.mut_args(|argument| {
             let has_value = argument.get_action().takes_values();
@@ -23,6 +27,9 @@ pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
     };
     command.mut_subcommands(|subcommand| lay_out(subcommand, arguments))
 }
+
+/// The place of the syntax of attributes in the text after the flags.
+const ATTRIBUTES: &str = "$ATTRIBUTES";
 
 /// Joins the lines of each paragraph. Indented lines remain as they are.
 fn paragraphs(text: &str) -> String {

@@ -23,7 +23,7 @@ pub(super) fn text(flag: &str, argument: &str) -> Result<(String, String), Usage
     };
     let text = text.map_err(|error| {
         let file = argument.trim_start_matches('@');
-        UsageError(format!("{flag}: cannot read {file}: {error}"))
+        usage!("{flag}: cannot read {file}: {error}")
     })?;
     Ok((text, place))
 }
@@ -40,13 +40,13 @@ pub(super) fn read_text(file: &Path) -> io::Result<String> {
 pub(super) fn json(flag: &str, argument: &str) -> Result<Json, UsageError> {
     let (text, place) = text(flag, argument)?;
     serde_json::from_str(&text).map_err(|error| {
-        UsageError(format!("{flag}: not valid JSON: {error}{place}; write it like '{{\"value\": \"x\"}}'"))
+        usage!("{flag}: not valid JSON: {error}{place}; write it like '{{\"value\": \"x\"}}'")
     })
 }
 
 /// Reads a descriptor set: in a file, binary or in base64, or inline in base64.
 pub(super) fn descriptor(flag: &str, argument: &str) -> Result<DescriptorSet, UsageError> {
-    let fault = |what: &dyn std::fmt::Display| UsageError(format!("{flag}: {what}"));
+    let fault = |what: &dyn std::fmt::Display| usage!("{flag}: {what}");
     if !Path::new(argument).is_file() {
         return DescriptorSet::from_base64(argument).map_err(|error| {
             fault(&format_args!(

@@ -18,7 +18,7 @@ use crate::log_output::{self, LogLine};
 pub(super) struct LogArgs {
     /// Log filter: error, warn, info, debug, trace, or as in RUST_LOG
     ///
-    /// Logs go to stderr. A level is that of this program and its adapters, and libraries log errors unless named, as in debug,h2=debug
+    /// Logs go to stderr. A level is for this program and its adapters; libraries log errors unless named, as in debug,h2=debug
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
 
@@ -52,10 +52,8 @@ const LIBRARIES: [&str; 6] = ["h2", "hyper", "mio", "rustls", "tonic", "tower"];
 
 /// Limits a level of a filter to the events of this program and of adapters: libraries log errors unless the filter names them.
 fn without_libraries(filter: &str) -> String {
-    let is_verbose = |directive: &str| {
-        directive.trim().parse::<LevelFilter>().is_ok_and(|level| level > LevelFilter::ERROR)
-    };
-    if !filter.split(',').any(is_verbose) {
+    let mut levels = filter.split(',').filter_map(|directive| directive.trim().parse::<LevelFilter>().ok());
+    if !levels.any(|level| level > LevelFilter::ERROR) {
         return filter.to_owned();
     }
     // Of directives with the same target, the last one applies.

@@ -6,18 +6,9 @@ use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_mangen::roff::{Roff, roman};
 
-use super::{
-    UsageError,
-    help::{EXAMPLES as EXAMPLES_HEADING, EXIT_CODES},
-};
+use super::help::{EXAMPLES as EXAMPLES_HEADING, EXIT_CODES};
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter man serve | man -l -
-  # the pages of all commands
-  mixer-adapter man --directory ~/.local/share/man/man1";
-
-/// Print the manual page of a command, or write those of all commands
+/// Print the manual page of a command, or write the pages of all commands
 #[derive(Debug, Args)]
 pub(super) struct Man {
     /// The command, such as `serve` [default: the program]
@@ -43,8 +34,7 @@ impl Man {
             return Ok(ExitCode::SUCCESS);
         }
         let command = self.command.iter().try_fold(&program, |command, name| command.find_subcommand(name));
-        let command =
-            command.ok_or_else(|| UsageError(format!("there is no command {}", self.command.join(" "))))?;
+        let command = command.ok_or_else(|| usage!("there is no command {}", self.command.join(" ")))?;
         super::print(&page(command)?)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -8,17 +8,6 @@ mod example;
 use super::output_args::OutputArgs;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter manifest | kubectl apply -f -
-  mixer-adapter manifest denier --handler-example \\
-      --address denier.example.com:9091
-  # for `mixs server --configStoreURL=fs://$PWD/config`
-  mixer-adapter manifest > config/adapters.yaml
-  mixer-adapter manifest -o json | jq -r .metadata.name
-
-Text is YAML with comments, a document for each resource. JSON has a line for each.";
-
 /// Print the `template` and `adapter` resources that a real Mixer needs to call these adapters, as YAML
 #[derive(Debug, Args)]
 pub(super) struct Manifest {

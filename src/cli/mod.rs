@@ -1,5 +1,12 @@
 //! The command line of an adapter's program, which `mixer_adapter::main!(MyAdapter)` makes.
 
+/// Returns a [`UsageError`] with a text as in `format!`.
+macro_rules! usage {
+    ($($text:tt)*) => {
+        $crate::cli::UsageError(format!($($text)*))
+    };
+}
+
 mod access_args;
 mod adapters;
 mod attribute_args;
@@ -53,11 +60,15 @@ mod watch_files;
 
 use std::{
     ffi::OsString,
+    fmt,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{log_output, printable::printable};
@@ -66,8 +77,8 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 
 /// Defines `main` of a program that serves the given adapters.
 ///
-/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`, and `, tour = TEXT` behind
-/// it the one that `try` shows behind an Envoy.
+/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`, and `, tour = TEXT`
+/// after it the configuration that `try` shows behind an Envoy.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
@@ -111,14 +122,14 @@ impl Samples {
 
 /// Serve adapters to Istio Mixer: policy checks, telemetry and quota
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 110, after_long_help = NOTES)]
+#[command(version, max_term_width = 110, after_long_help = include_str!("texts/program.txt"))]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 
     /// Read flags from this file, one on each line
     ///
-    /// Flags of the command line replace them. `--listen 127.0.0.1:9091` or `--listen=127.0.0.1:9091`; values may be quoted, and # begins a comment. Flags of the
+    /// Flags of the command line replace them. `--listen 127.0.0.1:9091` or `--listen=127.0.0.1:9091`, with quotes and comments as in a shell. Flags of the
     /// file replace environment variables
     #[arg(long, value_name = "FILE", global = true, help_heading = GLOBAL)]
     flags_file: Option<PathBuf>,
@@ -132,70 +143,48 @@ struct Arguments {
 
 const GLOBAL: &str = "Flags of all commands";
 
-const NOTES: &str = "\
-Flags can also be set by environment variables, which each command's --help names, and by --flags-file.
-
-Exit codes: 0 success (a denial is a success), 1 failure, 2 usage error.";
-
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  mixer-adapter serve
-  # a directory of YAML files, watched for changes
-  mixer-adapter serve --config config/
-  mixer-adapter serve --config mcp://galley:9901 \\
-      --config-cache /var/cache/mixer-adapter
-  mixer-adapter serve --config config/ \\
-      --config 'mcp://galley:9901?collections=rules,handlers'
-  # configuration pushed by a control plane
-  mixer-adapter serve --config xds://istiod.istio-system:15010
-  # sources of configuration connect to this program
-  mixer-adapter serve --mcp-listen 9901
-  # free ports, printed at startup
-  mixer-adapter serve --listen 127.0.0.1:0 --admin 127.0.0.1:0
-  MIXER_ADAPTER_LOG=debug mixer-adapter serve --max-connection-age 30m";
-
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = "More flags: `serve --help`.", after_long_help = SERVE_EXAMPLES)]
+    #[command(after_help = "More flags: `serve --help`.", after_long_help = include_str!("texts/serve.txt"))]
     Serve(Box<serve::Serve>),
-    #[command(after_long_help = source::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/source.txt"))]
     Source(Box<source::Source>),
-    #[command(after_long_help = watch::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/watch.txt"))]
     Watch(Box<watch::Watch>),
-    #[command(after_long_help = mixer::CHECK_EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/check.txt"))]
     Check(mixer::Check),
-    #[command(after_long_help = mixer::REPORT_EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/report.txt"))]
     Report(mixer::Report),
-    #[command(after_long_help = mixer::QUOTA_EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/quota.txt"))]
     Quota(mixer::Quota),
-    #[command(after_long_help = explain::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/explain.txt"))]
     Explain(Box<explain::Explain>),
-    #[command(after_long_help = validate::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/validate.txt"))]
     Validate(validate::Validate),
-    #[command(after_long_help = test::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/test.txt"))]
     Test(Box<test::Test>),
-    #[command(after_long_help = diff::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/diff.txt"))]
     Diff(Box<diff::Diff>),
-    #[command(after_long_help = eval::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/eval.txt"))]
     Eval(eval::Eval),
-    #[command(after_long_help = call::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/call.txt"))]
     Call(Box<call::Call>),
-    #[command(after_long_help = adapters::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/adapters.txt"))]
     Adapters(adapters::List),
-    #[command(after_long_help = reference::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/reference.txt"))]
     Reference(reference::Reference),
-    #[command(after_long_help = man::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/man.txt"))]
     Man(man::Man),
-    #[command(after_long_help = manifest::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/manifest.txt"))]
     Manifest(manifest::Manifest),
     #[cfg(feature = "envoy")]
-    #[command(after_long_help = envoy_config::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/envoy-config.txt"))]
     EnvoyConfig(Box<envoy_config::EnvoyConfig>),
     #[cfg(feature = "envoy")]
-    #[command(name = "try", after_long_help = tour::EXAMPLES)]
+    #[command(name = "try", after_long_help = include_str!("texts/try.txt"))]
     Tour(tour::Tour),
     #[cfg(feature = "proto")]
-    #[command(after_long_help = proto::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/proto.txt"))]
     Proto(proto::Proto),
     #[cfg(not(feature = "proto"))]
     #[command(hide = true, disable_help_flag = true)]
@@ -203,9 +192,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         _arguments: Vec<OsString>,
     },
-    #[command(after_long_help = completions::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/completions.txt"))]
     Completions(completions::Completions),
-    #[command(after_long_help = version::EXAMPLES)]
+    #[command(after_long_help = include_str!("texts/version.txt"))]
     Version(version::Version),
 }
 
@@ -213,6 +202,29 @@ enum Command {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct UsageError(String);
+
+impl UsageError {
+    /// Converts the error of a flag's value.
+    fn of(error: impl fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Returns `1 request` or `2 requests`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Returns milliseconds with three digits behind the point.
+fn millis(took: Duration) -> f64 {
+    took.as_micros() as f64 / 1000.0
+}
+
+/// Returns a random number for the id of a request.
+fn random_id() -> u64 {
+    // The keys of std's hash maps are random, which is enough for an id.
+    RandomState::new().build_hasher().finish()
+}
 
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Samples) -> ExitCode {
@@ -264,7 +276,7 @@ fn command(arguments: &[OsString]) -> clap::Command {
     help::lay_out(environment::by_command(Arguments::command()), arguments)
 }
 
-/// Parses the arguments of the program, those of a file of flags, and environment variables.
+/// Parses the arguments of the program, a file of flags, and environment variables.
 fn parse() -> anyhow::Result<Arguments> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     style::choose(&arguments);
@@ -311,6 +323,12 @@ fn with_adapters(
     command(&adapters(&runtime, add)?)
 }
 
+/// Runs a future on a new runtime of this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.context("cannot start the runtime")?.block_on(future))
+}
+
 fn adapters(
     runtime: &tokio::runtime::Runtime,
     add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
@@ -331,7 +349,7 @@ fn find<'a>(adapters: &'a Adapters, name: &str) -> Result<&'a AdapterInfo, Usage
         let known = quoted_list(adapters.iter().map(|adapter| adapter.name));
         let hint = suggest(name, adapters.iter().map(|adapter| adapter.name))
             .map_or_else(String::new, |similar| format!("did you mean `{similar}`? "));
-        UsageError(format!("unknown adapter `{name}`; {hint}this program has {known}"))
+        usage!("unknown adapter `{name}`; {hint}this program has {known}")
     })
 }
 

@@ -24,7 +24,7 @@ pub(super) struct OtlpArgs {
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = value_parsers::endpoint)]
     otlp_endpoint: Option<Endpoint>,
 
-    /// CA certificates to verify a collector at https:// with [default: those of the system]
+    /// CA certificates to verify a collector at https:// with [default: the system's]
     #[arg(long, hide_short_help = true, value_name = "FILE", env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
     otlp_ca_cert_file: Option<PathBuf>,
 }

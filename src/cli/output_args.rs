@@ -68,7 +68,7 @@ impl DataFormat {
         }
     }
 
-    /// Encodes one of several values: a line of JSON, or a document of YAML.
+    /// Encodes a value among others: a line of JSON, or a document of YAML.
     pub(super) fn encode_one_of_many(self, value: &impl Serialize) -> anyhow::Result<String> {
         Ok(match self {
             Self::Json => serde_json::to_string(value)? + "\n",

@@ -34,7 +34,7 @@ pub(super) struct PortArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_client_ca_file: Option<PathBuf>,
 
-    /// SANs of which the certificate of a client must have one, such as spiffe://...
+    /// SANs of clients, such as spiffe://...; a certificate must have at least one
     ///
     /// Separated by commas [default: any]
     #[arg(
@@ -64,7 +64,7 @@ pub(super) struct PortArgs {
     #[arg(long, hide_short_help = true, value_name = "ISSUER", requires = "jwks")]
     jwt_issuer: Option<String>,
 
-    /// Audiences of which JSON Web Tokens must have one, separated by commas [default: only tokens without an audience]
+    /// Accepted audiences of JSON Web Tokens, separated by commas [default: only tokens without an audience]
     #[cfg(feature = "tls")]
     #[arg(long, hide_short_help = true, value_name = "AUDIENCE", value_delimiter = ',', requires = "jwks")]
     jwt_audience: Vec<String>,
@@ -125,10 +125,7 @@ impl PortArgs {
         }
         for (group, name) in &self.allow {
             let group = SERVICE_GROUPS.iter().find(|known| *known == group).ok_or_else(|| {
-                UsageError(format!(
-                    "unknown group {group:?} in --allow; write one of {}",
-                    SERVICE_GROUPS.join(", ")
-                ))
+                usage!("unknown group {group:?} in --allow; write one of {}", SERVICE_GROUPS.join(", "))
             })?;
             authorization = authorization.with_name(group, name.clone());
         }

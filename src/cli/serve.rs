@@ -180,7 +180,7 @@ impl Serve {
     ) -> anyhow::Result<()> {
         #[cfg(not(feature = "otlp"))]
         self.logging.start()?;
-        // Admin, housekeeping and closing run on threads of their own, so that calls do not delay them.
+        // Admin, housekeeping and closing run on other threads, so that calls do not delay them.
         let background = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("background")
@@ -292,10 +292,10 @@ impl Serve {
     /// Divides the memory limit: a half for calls, an eighth for cached handlers, a sixth for sessions, a twenty-fourth for the state of closed handlers, a twelfth for cached
     /// answers, a twelfth for fetched lists, and the rest for the server itself. Pushes of configuration have a sixth of it in addition, and connections a quarter.
     fn memory(&self) -> MemoryShares {
-        let half = || {
-            available_memory().map_or(usize::MAX, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
-        };
-        let limit = self.memory_limit.unwrap_or_else(|| DEFAULT_MEMORY.min(half()));
+        let limit = self.memory_limit.unwrap_or_else(|| {
+            let half = available_memory().and_then(|bytes| usize::try_from(bytes / 2).ok());
+            half.map_or(DEFAULT_MEMORY, |half| DEFAULT_MEMORY.min(half))
+        });
         // Small calls are part of their slots.
         let small = self.max_calls.saturating_mul(FREE_BYTES);
         MemoryShares {

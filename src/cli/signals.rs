@@ -16,7 +16,7 @@ const MARGIN: Duration = Duration::from_millis(600);
 /// Exit code after a second signal.
 const INTERRUPTED: i32 = 130;
 
-/// Handles signals until it is dropped, on a thread of its own.
+/// Handles signals on another thread until it is dropped.
 pub(super) struct Signals {
     /// Is cancelled by the first SIGTERM or Ctrl-C.
     pub(super) stop: CancellationToken,

@@ -11,7 +11,7 @@ use mixer_adapter_config::{Collection, CollectionFilter, LossPolicy, MergedSourc
 use mixer_adapter_net::LimitHits;
 use mixer_adapter_net::{Listener, grpc::StreamMemory};
 use mixer_adapter_streams::{
-    ConfigUrlError, ListenUrl, Scoped, SourceSettings, StreamSource, Wanted, collection, collection_filters,
+    ListenUrl, Scoped, SourceSettings, StreamSource, Wanted, collection, collection_filters,
     proto::envoy::config::core::v3::Extension, stream::sink::Cache,
 };
 
@@ -21,7 +21,7 @@ use mixer_adapter_streams::{
 pub(super) struct SourceArgs {
     /// Accept connections from sources of configuration
     ///
-    /// The MCP service ResourceSink on a port of its own. A bare port listens on loopback; mcps://HOST:PORT uses TLS;
+    /// The MCP service ResourceSink on another port. A bare port listens on loopback; mcps://HOST:PORT uses TLS;
     /// ?collections=... as for --config
     #[arg(long, value_name = "[HOST:]PORT")]
     mcp_listen: Option<Scoped<ListenUrl>>,
@@ -153,7 +153,7 @@ impl SourceArgs {
         let listens = self.mcp_listen.as_ref();
         let listened =
             listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
-        let filters = collection_filters(dialed.chain(listened)).map_err(usage)?;
+        let filters = collection_filters(dialed.chain(listened)).map_err(UsageError::of)?;
         let settings = self.settings(configuration, extensions)?.reload(reload.into()).memory(Some(memory));
         let mut sources = Vec::new();
         let mut listening = None;
@@ -161,7 +161,7 @@ impl SourceArgs {
             let collections = self.wanted(&filter);
             let settings = settings.clone().collections(collections);
             let source: Box<dyn Source> = match (parts.get(place), listens) {
-                (Some(part), _) => part.url.source(&settings).map_err(usage)?,
+                (Some(part), _) => part.url.source(&settings).map_err(UsageError::of)?,
                 (None, Some(listen)) => {
                     let (listener, address) = self.bind(listen.url).await?;
                     let listener = listener.count_limits(hits.clone());
@@ -216,8 +216,4 @@ impl SourceArgs {
         }
         Ok((listener.into(), address))
     }
-}
-
-fn usage(error: ConfigUrlError) -> UsageError {
-    UsageError(error.to_string())
 }

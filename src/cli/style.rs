@@ -52,7 +52,7 @@ pub(super) fn on_stderr() -> bool {
     AutoStream::choice(&io::stderr()) != ColorChoice::Never
 }
 
-/// Colours the word that the text begins with if it is one of these.
+/// Colours the first word of a text if `words` has it.
 pub(super) fn paint_first<'t>(
     text: &'t str,
     words: &[(&str, Style)],

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    UsageError,
     config_args::ConfigArgs,
     dry_run::{DryRun, Loaded, unknown_names},
     faults,
@@ -34,35 +33,6 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 use mixer_adapter_streams::{ConfigUrl, ScopedUrl};
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter test config/
-  # tests whose name contains `admin`
-  mixer-adapter test config/ --run admin
-
-Tests are in files *.test.yaml beside the configuration, which are not read as configuration:
-  tests:
-  - name: the admin page is closed
-    attributes: {request.url_path: /admin}
-    expect: {status: PERMISSION_DENIED, message: closed}
-  - name: ten requests are granted
-    quotas: {requests: 10}
-    expect: {quotas: {requests: 10}}
-  - name: the path is logged
-    attributes: {request.url_path: /x}
-    expect: {reports: {access: {variables: {path: {string_value: /x}}}}}
-  - name: the user is passed on
-    attributes: {request.headers: {x-token: t}}
-    expect: {headers: {request: {x-user: alice, x-token: null}}}
-
-`status` is OK unless it is given; `message` is a part of the status's message; `error` is the code of a check that fails
-with a gRPC error; `quotas` are the granted amounts; `headers` has the values that headers of the request and the
-response get, a text or a list, or null for a header that is removed; `reports` has, for each instance, some of the fields with which it is
-reported, or null if it is not. An attribute, a quota or an instance that the configuration does not have fails the test. Every test has adapters of its own. Remote adapters are not called, and nothing is
-reported.
-
-Exit codes: 0 all tests passed, 1 a test failed, or there is none, 2 usage error.";
 
 /// Test a configuration: requests, and the answers that it must give
 #[derive(Debug, Args)]
@@ -179,8 +149,11 @@ impl Test {
             let ConfigUrl::Files(root) = &source.url else { continue };
             for file in test_files(root) {
                 let tests = read(&file)?.tests.into_iter();
-                let wanted = |case: &Case| self.run.as_deref().is_none_or(|part| case.name.contains(part));
-                cases.extend(tests.filter(wanted).map(|case| (file.clone(), case)));
+                cases.extend(
+                    tests
+                        .filter(|case| self.run.as_deref().is_none_or(|part| case.name.contains(part)))
+                        .map(|case| (file.clone(), case)),
+                );
             }
         }
         Ok(cases)
@@ -190,12 +163,11 @@ impl Test {
 fn read(file: &Path) -> anyhow::Result<TestFile> {
     let name = || format!("{}", file.display());
     let text = fs::read_to_string(file).with_context(name)?;
-    let read: TestFile = serde_saphyr::from_str(&text).map_err(|error| {
-        UsageError(format!("not a file of tests\n{}", faults::of_yaml(&name(), &text, &error)))
-    })?;
+    let read: TestFile = serde_saphyr::from_str(&text)
+        .map_err(|error| usage!("not a file of tests\n{}", faults::of_yaml(&name(), &text, &error)))?;
     let mut names = BTreeSet::new();
     match read.tests.iter().find(|case| !names.insert(&case.name)) {
-        Some(case) => Err(UsageError(format!("{}: two tests have the name {:?}", name(), case.name)).into()),
+        Some(case) => Err(usage!("{}: two tests have the name {:?}", name(), case.name).into()),
         None => Ok(read),
     }
 }
@@ -208,7 +180,7 @@ impl Case {
         let mut unknown = BTreeSet::new();
         let snapshot = mixer.snapshot().context("there is no configuration")?;
         let attributes = parse_json(&Json::Object(self.attributes.clone()), snapshot.vocabulary())
-            .map_err(|error| UsageError(format!("test {:?}: {error}", self.name)))?;
+            .map_err(|error| usage!("test {:?}: {error}", self.name))?;
         let expect = &self.expect;
         let only_reports = expect.reports.is_some()
             && expect.status.is_none()
@@ -378,8 +350,8 @@ fn text(outcomes: &[Outcome], failed: usize) -> String {
             text.push_str(&format!("  {failure}\n"));
         }
     }
-    let tests = if outcomes.len() == 1 { "test" } else { "tests" };
-    text + &format!("{} {tests}: {} passed, {failed} failed\n", outcomes.len(), outcomes.len() - failed)
+    let tests = super::counted(outcomes.len(), "test");
+    text + &format!("{tests}: {} passed, {failed} failed\n", outcomes.len() - failed)
 }
 
 fn json(outcomes: &[Outcome]) -> Json {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::Args;
 
 use super::UsageError;
-use mixer_adapter_net::tls::{AccessSettings, Client, ClientOptions, Credentials, Server, TlsError};
+use mixer_adapter_net::tls::{AccessSettings, Client, ClientOptions, Credentials, Server};
 
 /// Certificates of this program, and the servers that it trusts.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(super) struct ClientTlsArgs {
     #[arg(long, hide_short_help = true, value_name = "FILE", default_value = "/etc/certs/root-cert.pem")]
     ca_cert_file: PathBuf,
 
-    /// SANs of which an mcps:// or xdss:// server's certificate must have one, such as spiffe://...
+    /// SANs of mcps:// and xdss:// servers, such as spiffe://...; a certificate must have at least one
     ///
     /// Separated by commas [default: the host name of the URL]
     #[arg(long, hide_short_help = true, value_name = "SAN", value_delimiter = ',')]
@@ -59,7 +59,7 @@ impl ClientTlsArgs {
         if has_token && !self.cert_file.exists() {
             options.identity = None;
         }
-        Client::new(options).map_err(usage)
+        Client::new(options).map_err(UsageError::of)
     }
 
     fn credentials(&self) -> Credentials {
@@ -80,10 +80,6 @@ impl TlsArgs {
     /// TLS of a listener.
     pub(super) fn server(&self) -> Result<Arc<Server>, UsageError> {
         let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };
-        Server::new(self.identity.credentials(), access).map_err(usage)
+        Server::new(self.identity.credentials(), access).map_err(UsageError::of)
     }
-}
-
-fn usage(error: TlsError) -> UsageError {
-    UsageError(error.to_string())
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::{
     UsageError,
     config_args::FieldArgs,
+    counted,
     faults::{LocatedFault, Texts, sarif},
     output_args::DataFormat,
     progress::Progress,
@@ -28,27 +29,6 @@ use mixer_adapter_host::{
     handler::{AdaptersBuilder, Closing, TableLimits},
 };
 use mixer_adapter_streams::{ConfigUrl, FILE_FORMATS, stream};
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter validate config/
-  # in CI
-  mixer-adapter validate --warnings-as-errors config/
-  # several files as one configuration
-  mixer-adapter validate handlers.yaml 'rules/*.yaml'
-  # from standard input
-  helm template mesh/ | mixer-adapter validate -
-  # annotations of a pull request
-  mixer-adapter validate --output github config/
-  mixer-adapter validate --output json rules.yaml \\
-      | jq '.faults[] | select(.severity == \"error\")'
-
-Errors are faults for which this program's server or a real Mixer rejects or skips a resource; warnings are probable
-mistakes, resources without effect, and differences in a real Mixer. Adapters of this program validate their
-configuration; no adapter is opened, and no connection is made. Resources of Envoy and of other programs are checked as
-`source` serves them.
-
-Exit codes: 0 no errors, 1 errors, or nothing to validate, 2 usage error.";
 
 /// Report every fault of a configuration, with file, line and column
 #[derive(Debug, Args)]
@@ -240,8 +220,8 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>, UsageError> {
     let pattern = path.to_str().filter(|text| text.contains(['*', '?', '[']) && fs::metadata(path).is_err());
     let Some(pattern) = pattern else { return Ok(vec![path.to_owned()]) };
     let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
-    let found = glob::glob_with(pattern, options)
-        .map_err(|error| UsageError(format!("{pattern}: not a pattern: {error}")))?;
+    let found =
+        glob::glob_with(pattern, options).map_err(|error| usage!("{pattern}: not a pattern: {error}"))?;
     // A path that cannot be listed cannot be read either, which is a fault.
     let found = found.map(|file| file.unwrap_or_else(|error| error.path().to_owned()));
     Ok(found.filter(|file| !config::is_test(file)).collect())
@@ -252,23 +232,10 @@ fn text(faults: &[LocatedFault<'_>], resources: usize, errors: usize, warnings: 
     for fault in faults {
         let _ = if style::on_stdout() { write!(text, "{fault:#}") } else { write!(text, "{fault}") };
     }
-    let count = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    };
     if faults.len() < errors + warnings {
-        let _ = writeln!(
-            text,
-            "... and {}; --max 0 shows all",
-            count(errors + warnings - faults.len(), "more fault")
-        );
+        let more = counted(errors + warnings - faults.len(), "more fault");
+        let _ = writeln!(text, "... and {more}; --max 0 shows all");
     }
-    let _ = writeln!(
-        text,
-        "{}: {}, {}",
-        count(resources, "resource"),
-        count(errors, "error"),
-        count(warnings, "warning"),
-    );
-    text
+    let (resources, errors) = (counted(resources, "resource"), counted(errors, "error"));
+    text + &format!("{resources}: {errors}, {}\n", counted(warnings, "warning"))
 }

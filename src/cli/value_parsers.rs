@@ -72,7 +72,7 @@ pub(super) enum ValueError {
     HostPattern(#[from] mixer_adapter_envoy::HostPatternError),
 }
 
-/// Parses one of some names as its value.
+/// Parses a name as its value.
 pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     values: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -158,10 +158,9 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, ValueError> {
 
 /// Parses an address to connect to: a host or an IP address, and a port.
 pub(super) fn target(text: &str) -> Result<String, ValueError> {
-    let is_host = |host: &str| {
+    let port = text.rsplit_once(':').filter(|(host, _)| {
         !host.is_empty() && !host.contains('/') && (host.starts_with('[') || !host.contains(':'))
-    };
-    let port = text.rsplit_once(':').filter(|(host, _)| is_host(host));
+    });
     match port.map(|(_, port)| port.parse::<u16>()) {
         Some(Ok(port)) if port > 0 => Ok(text.to_owned()),
         _ => Err(ValueError::Target),
@@ -220,13 +219,13 @@ pub(super) fn http_url(address: &ListenAddress) -> String {
 
 /// Parses a namespace, which is a DNS label.
 pub(super) fn namespace(text: &str) -> Result<String, ValueError> {
-    let good = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    let ends = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
-    let bytes = text.as_bytes();
-    if bytes.len() <= 63 && bytes.iter().copied().all(good) && ends(bytes.first()) && ends(bytes.last()) {
-        return Ok(text.to_owned());
+    let is_label = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    let has_dash_at_end = text.starts_with('-') || text.ends_with('-');
+    if (1..=63).contains(&text.len()) && !has_dash_at_end && is_label {
+        Ok(text.to_owned())
+    } else {
+        Err(ValueError::Namespace)
     }
-    Err(ValueError::Namespace)
 }
 
 /// Parses `HOST=NAMESPACE`.
@@ -275,6 +274,6 @@ pub(super) fn gateway_listener(text: &str) -> Result<String, ValueError> {
 /// Whether a text is a name that YAML reads as a string.
 #[cfg(feature = "envoy")]
 fn is_name(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(is_part)
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }

@@ -9,11 +9,6 @@ use super::output_args::OutputArgs;
 use crate::build_info;
 use mixer_adapter_host::handler::Adapters;
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter version
-  mixer-adapter version -o json | jq -r .commit";
-
 /// Print the version, the commit, the build, its features and the versions of its adapters
 #[derive(Debug, Args)]
 pub(super) struct Version {
@@ -37,10 +32,9 @@ struct Build {
 
 impl Version {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let version = |version: &_| ToString::to_string(version);
-        let adapters = adapters
-            .iter()
-            .map(|adapter| (adapter.name, adapter.version.as_ref().map(version).unwrap_or_default()));
+        let adapters = adapters.iter().map(|adapter| {
+            (adapter.name, adapter.version.as_ref().map(ToString::to_string).unwrap_or_default())
+        });
         let build = Build {
             version: build_info::VERSION,
             commit: Some(build_info::COMMIT).filter(|commit| !commit.is_empty()),

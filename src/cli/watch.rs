@@ -6,7 +6,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -27,33 +26,6 @@ use mixer_adapter_streams::{
     stream::{RawChange, RawResource, Trace, Traced, collection_of, type_urls_of},
     xds::sink::own_node,
 };
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter watch mcp://127.0.0.1:9901
-  mixer-adapter watch mcp://galley:9901 --collection rules --full
-  mixer-adapter watch 'mcp://127.0.0.1:9901?mode=resume' \\
-      --collection istio/networking/v1alpha3/VirtualService
-  mixer-adapter watch xds://istiod:15010 \\
-      --collection networking.istio.io/v1/ServiceEntry --once
-  mixer-adapter watch xdss://istiod:15012 --cert-file cert.pem \\
-      --key-file key.pem --ca-cert-file ca.pem
-  mixer-adapter watch xds+delta://127.0.0.1:9901 \\
-      --collection type.googleapis.com/envoy.config.cluster.v3.Cluster
-  mixer-adapter watch xds+delta://127.0.0.1:9901 \\
-      --collection 'xdstp://shop/envoy.config.cluster.v3.Cluster/eu/*'
-  mixer-adapter watch mcp://127.0.0.1:9901 --once --timeout 5s --json \\
-      | jq -r .name
-  # shows requests, responses, ACK and NACK
-  mixer-adapter watch xds://127.0.0.1:9901 --trace
-  # what the server has, as files
-  mixer-adapter watch mcp://galley:9901 --once --write config
-  # checks the server
-  mixer-adapter watch xds+delta://127.0.0.1:9901 --certify
-
-Every push is accepted. A body of an unknown type is printed in base64.
-
-Exit codes: 0 all events arrived, or the reader closed the output, 1 --timeout expired or a check failed, 2 usage error.";
 
 /// Print the resources that a configuration server pushes
 #[derive(Debug, Args)]
@@ -85,7 +57,7 @@ pub(super) struct Watch {
     #[arg(long)]
     trace: bool,
 
-    /// Write what the server has to files of this new directory, too, one for each collection
+    /// Write the state of the server to this new directory, too, a file for each collection
     ///
     /// `validate`, `diff` and `serve` read them
     #[arg(long, value_name = "DIR", conflicts_with = "certify")]
@@ -124,7 +96,7 @@ pub(super) struct Watch {
     log: String,
 }
 
-/// What is asked for.
+/// A requested collection.
 #[derive(Clone, Debug)]
 struct Requested {
     collection: Collection,
@@ -191,23 +163,20 @@ impl Watch {
         if !self.collections.is_empty() {
             let collections: BTreeSet<_> =
                 self.collections.iter().map(|requested| &requested.collection).collect();
-            let wanted = |collection: &&Collection| Wanted {
-                collection: collection.as_str().to_owned(),
-                required: true,
-            };
-            settings.collections = collections.iter().map(wanted).collect();
+            settings.collections = collections
+                .iter()
+                .map(|collection| Wanted { collection: collection.as_str().to_owned(), required: true })
+                .collect();
         }
         self.name_resources(&mut settings)?;
         if self.server.is_tls() {
             settings.tls = Some(self.identity.client(self.client.has_token())?);
         }
-        let server = self.server.server(&settings).map_err(|error| UsageError(error.to_string()))?;
+        let server = self.server.server(&settings).map_err(UsageError::of)?;
         let Some(server) = server else {
-            return Err(UsageError(format!(
-                "{}: not the URL of a server; write it like mcp://HOST:PORT",
-                self.server
-            ))
-            .into());
+            return Err(
+                usage!("{}: not the URL of a server; write it like mcp://HOST:PORT", self.server).into()
+            );
         };
         log_args::start(&self.log, false)?;
         for Requested { collection, .. } in &self.collections {
@@ -215,12 +184,8 @@ impl Watch {
                 tracing::warn!(%collection, "no known collection or type has this name; did you mean {similar}?");
             }
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
         if self.certify {
-            return runtime.block_on(self.certify(&settings));
+            return super::block_on(self.certify(&settings))?;
         }
         let (trace, traced) = mpsc::channel(MAX_UNPRINTED);
         let server = if self.trace {
@@ -233,7 +198,7 @@ impl Watch {
             // The channel closes.
             server
         };
-        runtime.block_on(async {
+        super::block_on(async {
             let watched = self.print(server.connect(), traced, settings.collections.len());
             let end = match value_parsers::unless_zero(self.timeout) {
                 Some(longest) if self.once || self.count.is_some() => timeout(longest, watched).await,
@@ -248,7 +213,7 @@ impl Watch {
                     anyhow::bail!("{}: not all events arrived within {:?}", self.server, self.timeout)
                 }
             }
-        })
+        })?
     }
 
     /// Asks for the resources that are named instead of all of their type.
@@ -256,9 +221,7 @@ impl Watch {
         for Requested { collection, name } in &self.collections {
             let Some(name) = name else { continue };
             if !matches!(self.server, ConfigUrl::Xds { .. } | ConfigUrl::Rest { .. }) {
-                return Err(UsageError(format!(
-                    "{name}: xdstp names are for xds:// and xds+http:// servers"
-                )));
+                return Err(usage!("{name}: xdstp names are for xds:// and xds+http:// servers"));
             }
             for type_url in type_urls_of(collection) {
                 settings.resource_names.entry(type_url).or_default().push(name.clone());
@@ -269,20 +232,21 @@ impl Watch {
 
     /// Checks the server, and prints the results.
     async fn certify(&self, settings: &SourceSettings) -> anyhow::Result<ExitCode> {
-        let certifiable = self.server.certifiable(settings).map_err(|error| UsageError(error.to_string()))?;
+        let certifiable = self.server.certifiable(settings).map_err(UsageError::of)?;
         let Some((peer, protocol)) = certifiable else {
-            return Err(UsageError(format!(
-                "--certify: {} is not a server; write mcp://HOST:PORT, xds://HOST:PORT, xds+delta://HOST:PORT or \
+            return Err(usage!("--certify: {} is not a server; write mcp://HOST:PORT, xds://HOST:PORT, xds+delta://HOST:PORT or \
                  xds+http://HOST:PORT",
-                self.server
-            ))
+                self.server)
             .into());
         };
-        let type_url = |wanted: &Wanted| match protocol {
-            Protocol::Mcp | Protocol::Aggregated(_) => Some(wanted.collection.clone()),
-            _ => type_urls_of(&Collection::new(&wanted.collection)).into_iter().next(),
-        };
-        let type_urls = settings.collections.iter().filter_map(type_url).collect();
+        let type_urls = settings
+            .collections
+            .iter()
+            .filter_map(|wanted| match protocol {
+                Protocol::Mcp | Protocol::Aggregated(_) => Some(wanted.collection.clone()),
+                _ => type_urls_of(&Collection::new(&wanted.collection)).into_iter().next(),
+            })
+            .collect();
         let mut certification = Certification::new(protocol, type_urls, own_node(settings));
         if let Some(patience) = value_parsers::unless_zero(self.timeout) {
             certification = certification.patience(patience);

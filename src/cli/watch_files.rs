@@ -21,7 +21,7 @@ pub(super) struct StateFiles {
 }
 
 impl StateFiles {
-    /// Opens an empty or new directory: resources of other files would mix with those of the server.
+    /// Opens an empty or new directory: other files would add resources that the server does not have.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(directory)
             .and_then(|()| fs::read_dir(directory))
@@ -76,6 +76,12 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
 
 /// The name of a collection in plain characters, such as `istio_policy_v1beta1_rules.yaml`.
 fn file_name(collection: &Collection) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
-    collection.as_str().chars().map(plain).collect::<String>().trim_start_matches('.').to_owned() + ".yaml"
+    collection
+        .as_str()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' })
+        .collect::<String>()
+        .trim_start_matches('.')
+        .to_owned()
+        + ".yaml"
 }

@@ -53,11 +53,10 @@
 //!
 //! ```ignore
 //! mixer_adapter::testing::compliance!(DenyList);
-//! // With a configuration that it accepts, and one that it rejects because of a field:
+//! // With an accepted configuration, and with a configuration that is rejected because of a field:
 //! mixer_adapter::testing::compliance!(ListChecker, config("overrides: [a, b]"), refuses("ttl", "ttl: -1s"));
 //! ```
 
-mod broken_rule;
 mod compliance;
 mod fake_mixer;
 mod faulty;
@@ -65,7 +64,6 @@ mod instances;
 mod rules;
 mod subject;
 
-use broken_rule::BrokenRuleError;
 pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
     Answer, Attributes, Call, FakeHandler, FakeMixer, InjectedFault, IntoParams, NoAdapter, Params,

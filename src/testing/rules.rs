@@ -1,12 +1,13 @@
 //! The rules of `docs/adapter-contract.md`, with the same order and names.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
+use anyhow::{anyhow, bail};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    BrokenRuleError, Compliance, Violation,
+    Compliance, Violation,
     faulty::{Faulty, Hangs, Panics},
     instances,
     subject::{Subject, With},
@@ -22,7 +23,7 @@ use mixer_adapter_host::{
     handler::{CallError, Caller},
 };
 
-type Outcome = Result<(), BrokenRuleError>;
+type Outcome = anyhow::Result<()>;
 
 /// Returns the rules that an adapter breaks.
 pub(super) async fn violations<A: Adapter>(suite: &Compliance<A>) -> Vec<Violation> {
@@ -49,7 +50,7 @@ pub(super) async fn violations<A: Adapter>(suite: &Compliance<A>) -> Vec<Violati
     rules.into_iter().filter_map(|(rule, outcome)| Some(violation(rule, &outcome.err()?))).collect()
 }
 
-fn violation(rule: &'static str, error: &BrokenRuleError) -> Violation {
+fn violation(rule: &'static str, error: &anyhow::Error) -> Violation {
     Violation { rule, reason: error.to_string() }
 }
 
@@ -57,21 +58,19 @@ fn descriptors<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
     match subject.info.config.name() {
         "Params" => Ok(()),
-        other => Err(BrokenRuleError(format!(
-            "the configuration message is `{other}`; a real Mixer requires `Params`"
-        ))),
+        other => bail!("the configuration message is `{other}`; a real Mixer requires `Params`"),
     }
 }
 
 async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let subject = Subject::new::<A>(suite)?;
-    let refused = |reason: String| {
-        format!("{} is rejected: {reason}; set `config(..)` to one that it accepts", suite.config)
+    let refused = |reason: &dyn fmt::Display| {
+        anyhow!("{} is rejected: {reason}; set `config(..)` to one that it accepts", suite.config)
     };
-    let config = subject.config().map_err(|error| refused(error.to_string()))?;
+    let config = subject.config().map_err(|error| refused(&error))?;
     let new = NewSession { adapter_config: Some(config.clone()), ..NewSession::default() };
-    subject.host.validate(new, &Caller::default()).await.map_err(|error| refused(error.to_string()))?;
-    subject.create_session(&config).await.map_err(|error| refused(error.to_string()))?;
+    subject.host.validate(new, &Caller::default()).await.map_err(|error| refused(&error))?;
+    subject.create_session(&config).await.map_err(|error| refused(&error))?;
     subject.close().await;
     Ok(())
 }
@@ -81,17 +80,14 @@ async fn refusals_name_the_field<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let unknown = json!({"no_such_field_in_any_adapter": 1});
     match read_params(&subject.info.config, unknown) {
         Err(error) if error.field == "no_such_field_in_any_adapter" => {}
-        other => return Err(BrokenRuleError(format!("an unknown field is accepted as {other:?}"))),
+        other => bail!("an unknown field is accepted as {other:?}"),
     }
     for (field, text) in &suite.refused {
         let config = match subject.read(text) {
             Ok(config) => config,
             Err(error) if error.field == *field => continue,
             Err(error) => {
-                return Err(BrokenRuleError(format!(
-                    "{text} is rejected because of `{}`, not of `{field}`",
-                    error.field
-                )));
+                bail!("{text} is rejected because of `{}`, not of `{field}`", error.field);
             }
         };
         refused_for_field(subject.create_session(&config).await.err(), field, text)?;
@@ -101,28 +97,23 @@ async fn refusals_name_the_field<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     }
     match subject.close().await {
         0 if subject.host.handlers().live_count() == 0 => Ok(()),
-        open => Err(BrokenRuleError(format!(
-            "{open} handlers are open although their configuration was rejected"
-        ))),
+        open => bail!("{open} handlers are open although their configuration was rejected"),
     }
 }
 
 fn refused_for_field(error: Option<CallError>, field: &str, text: &str) -> Outcome {
-    let Some(error) = error else { return Err(BrokenRuleError(format!("{text} is not rejected"))) };
+    let Some(error) = error else { bail!("{text} is not rejected") };
     let CallError::Refused { source, .. } = &error else {
-        return Err(BrokenRuleError(format!("{text} is rejected, but not by the adapter: {error}")));
+        bail!("{text} is rejected, but not by the adapter: {error}");
     };
     if source.code() != Code::InvalidArgument {
-        return Err(BrokenRuleError(format!(
-            "{text} is rejected with {:?}, not with InvalidArgument: {error}",
-            source.code()
-        )));
+        bail!("{text} is rejected with {:?}, not with InvalidArgument: {error}", source.code());
     }
     let fields: Vec<&str> = source.violations().iter().map(|violation| violation.field.as_str()).collect();
     if fields.contains(&field) {
         Ok(())
     } else {
-        Err(BrokenRuleError(format!("{text} is rejected because of {fields:?}, not of `{field}`: {error}")))
+        bail!("{text} is rejected because of {fields:?}, not of `{field}`: {error}")
     }
 }
 
@@ -132,21 +123,19 @@ async fn sessions_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     let id = subject.create_session(&config).await?;
     let again = subject.create_session(&config).await?;
     if id != again {
-        return Err(BrokenRuleError(format!(
-            "one configuration has two sessions, {id} and {again}: its encoding may be ambiguous"
-        )));
+        bail!("one configuration has two sessions, {id} and {again}: its encoding may be ambiguous");
     }
     let id = id.to_string();
     let live = |expected: usize, when: &str| match subject.host.handlers().live_count() {
         live if live == expected => Ok(()),
-        live => Err(BrokenRuleError(format!("{live} handlers are open {when}, not {expected}"))),
+        live => bail!("{live} handlers are open {when}, not {expected}"),
     };
     live(1, "with two sessions of one configuration")?;
     subject.close_session(&id)?;
     live(1, "with one session left")?;
     for template in &subject.templates {
         if let Err(CallError::UnknownSession { .. }) = subject.call(template, With::Session(&id)).await {
-            return Err(BrokenRuleError("a session ends before its last CloseSession".to_owned()));
+            bail!("a session ends before its last CloseSession");
         }
     }
     subject.close_session(&id)?;
@@ -161,16 +150,13 @@ async fn unknown_session<A: Adapter>(suite: &Compliance<A>) -> Outcome {
         match subject.call(template, With::Session(unknown)).await {
             Err(error) if error.code() == Code::NotFound => {}
             other => {
-                return Err(BrokenRuleError(format!(
-                    "`{}` answers {other:?} to an unknown session",
-                    template.name()
-                )));
+                bail!("`{}` answers {other:?} to an unknown session", template.name());
             }
         }
     }
     match subject.close_session(unknown) {
         Err(error) if error.code() == Code::NotFound => Ok(()),
-        other => Err(BrokenRuleError(format!("closing an unknown session is answered {other:?}"))),
+        other => bail!("closing an unknown session is answered {other:?}"),
     }
 }
 
@@ -179,12 +165,13 @@ async fn every_instance_is_answered<A: Adapter>(suite: &Compliance<A>) -> Outcom
     let config = subject.config()?;
     for template in &subject.templates {
         let descriptor = template.instance();
-        let filled = |filling| instances::filled(descriptor, &suite.instance, filling);
         let empty = [instances::empty(descriptor, ""), instances::empty(descriptor, &suite.instance)];
-        for instance in empty.into_iter().chain(instances::fillings().map(filled)) {
+        for instance in empty.into_iter().chain(
+            instances::fillings().map(|filling| instances::filled(descriptor, &suite.instance, filling)),
+        ) {
             let sent = instances::shown(&instance);
             let answer = subject.call_with(template, With::Config(&config), instance, 1, true).await;
-            answered(answer.err()).map_err(|error| format!("`{}` {error} for {sent}", template.name()))?;
+            answered(answer.err()).map_err(|error| anyhow!("`{}` {error} for {sent}", template.name()))?;
         }
     }
     closed(&subject).await
@@ -193,12 +180,12 @@ async fn every_instance_is_answered<A: Adapter>(suite: &Compliance<A>) -> Outcom
 /// An error must reject the request and not be a defect.
 fn answered(error: Option<CallError>) -> Outcome {
     match error {
-        Some(CallError::Panicked { message, .. }) => Err(BrokenRuleError(format!("panics ({message})"))),
+        Some(CallError::Panicked { message, .. }) => bail!("panics ({message})"),
         Some(CallError::DeadlineExceeded { .. }) => {
-            Err(BrokenRuleError("does not return in time".to_owned()))
+            bail!("does not return in time")
         }
         Some(error) if matches!(error.code(), Code::Internal | Code::Unknown) => {
-            Err(BrokenRuleError(format!("fails with {:?} ({error})", error.code())))
+            bail!("fails with {:?} ({error})", error.code())
         }
         _ => Ok(()),
     }
@@ -214,7 +201,7 @@ async fn quota_grants<A: Adapter>(suite: &Compliance<A>) -> Outcome {
                 let answer =
                     subject.call_with(template, With::Config(&config), instance, amount, best_effort).await;
                 answered(answer.err()).map_err(|error| {
-                    format!("{error} for an amount of {amount}, best effort: {best_effort}")
+                    anyhow!("{error} for an amount of {amount}, best effort: {best_effort}")
                 })?;
             }
         }
@@ -233,7 +220,7 @@ async fn handlers_close<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     closed(&subject).await?;
     // It must open again, without state of the first time.
     let again = Subject::new::<A>(suite)?;
-    again.create_session(&config).await.map_err(|error| format!("it does not open again: {error}"))?;
+    again.create_session(&config).await.map_err(|error| anyhow!("it does not open again: {error}"))?;
     closed(&again).await
 }
 
@@ -242,9 +229,9 @@ async fn closed<A: Adapter>(subject: &Subject<'_, A>) -> Outcome {
     let before = subject.info.panics();
     match (subject.close().await, subject.info.panics() - before) {
         (0, 0) => Ok(()),
-        (0, panics) => Err(BrokenRuleError(format!("{panics} panics while handlers closed"))),
+        (0, panics) => bail!("{panics} panics while handlers closed"),
         (open, _) => {
-            Err(BrokenRuleError(format!("{open} handlers are not closed after {:?}", subject.suite.patience)))
+            bail!("{open} handlers are not closed after {:?}", subject.suite.patience)
         }
     }
 }
@@ -256,20 +243,17 @@ async fn panics_are_contained<A: Adapter>(suite: &Compliance<A>) -> Outcome {
         match subject.call(template, With::Config(&config)).await {
             Err(error @ CallError::Panicked { .. }) if error.code() == Code::Internal => {}
             other => {
-                return Err(BrokenRuleError(format!(
-                    "a panic in `{}` is answered {other:?}",
-                    template.name()
-                )));
+                bail!("a panic in `{}` is answered {other:?}", template.name());
             }
         }
     }
     let (panics, calls) = (subject.info.panics(), subject.templates.len() as u64);
     if panics != calls {
-        return Err(BrokenRuleError(format!("{panics} panics are counted of {calls}")));
+        bail!("{panics} panics are counted of {calls}");
     }
     match subject.close().await {
         0 => Ok(()),
-        open => Err(BrokenRuleError(format!("{open} handlers do not close after a panic"))),
+        open => bail!("{open} handlers do not close after a panic"),
     }
 }
 
@@ -290,13 +274,10 @@ async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Outcome {
         match tokio::time::timeout(suite.patience, call).await {
             Ok(Err(error)) if error.code() == Code::DeadlineExceeded => {}
             Ok(other) => {
-                return Err(BrokenRuleError(format!(
-                    "`{}` answers {other:?} after its deadline",
-                    template.name()
-                )));
+                bail!("`{}` answers {other:?} after its deadline", template.name());
             }
             Err(_) => {
-                return Err(BrokenRuleError(format!("`{}` does not end at its deadline", template.name())));
+                bail!("`{}` does not end at its deadline", template.name());
             }
         }
     }
@@ -316,10 +297,7 @@ async fn calls_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
             .map(|(_, calls)| (0..=16).map(|code| calls.count(tonic::Code::from_i32(code))).sum::<u64>())
             .sum();
         if counted != 1 {
-            return Err(BrokenRuleError(format!(
-                "one call of `{}` is counted as {counted}",
-                template.name()
-            )));
+            bail!("one call of `{}` is counted as {counted}", template.name());
         }
     }
     closed(&subject).await

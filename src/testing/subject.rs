@@ -1,11 +1,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
+use anyhow::{Context as _, anyhow, bail};
 use prost::bytes::Bytes;
 use prost_reflect::DynamicMessage;
 use serde_json::Value as Json;
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{BrokenRuleError, Compliance, instances};
+use super::{Compliance, instances};
 use mixer_adapter_core::{
     adapter::Adapter,
     framework::{
@@ -21,7 +22,7 @@ use mixer_adapter_host::{
     session::SessionId,
 };
 
-/// The adapter of a suite, or a wrapper of it, in a host of its own, so that rules do not affect each other.
+/// The adapter of a suite, or a wrapper of it, in a separate host, so that rules do not affect each other.
 pub(super) struct Subject<'a, A> {
     pub(super) host: Arc<Host>,
     pub(super) info: Arc<AdapterInfo>,
@@ -38,29 +39,21 @@ pub(super) enum With<'a> {
 
 impl<'a, A: Adapter> Subject<'a, A> {
     /// Hosts `Hosted`, which is the suite's adapter or a wrapper of it.
-    pub(super) fn new<Hosted: Adapter>(suite: &'a Compliance<A>) -> Result<Self, BrokenRuleError> {
+    pub(super) fn new<Hosted: Adapter>(suite: &'a Compliance<A>) -> anyhow::Result<Self> {
         let runtime = Handle::current();
-        let adapters = Adapters::builder(runtime.clone()).add::<Hosted>().build();
-        let adapters = adapters.map_err(|error| BrokenRuleError(error.to_string()))?;
-        let info = adapters
-            .find(Hosted::NAME)
-            .cloned()
-            .ok_or_else(|| BrokenRuleError("the adapter is not found by its name".to_owned()))?;
+        let adapters = Adapters::builder(runtime.clone()).add::<Hosted>().build()?;
+        let info = adapters.find(Hosted::NAME).cloned().context("the adapter is not found by its name")?;
         let templates = info.templates.iter().map(|template| {
             let read = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
-            let read = read.map_err(|error| {
-                BrokenRuleError(format!("the descriptor of `{}`: {error}", template.name))
-            })?;
+            let read = read.map_err(|error| anyhow!("the descriptor of `{}`: {error}", template.name))?;
             let described = (read.name(), read.variety(), read.method());
             if described != (template.name, template.variety, template.method) {
                 let TemplateInfo { name, variety, method, .. } = template;
-                return Err(BrokenRuleError(format!(
-                    "`{name}` is {variety} at {method}, its descriptor has {described:?}"
-                )));
+                bail!("`{name}` is {variety} at {method}, its descriptor has {described:?}");
             }
             Ok(read)
         });
-        let templates = templates.collect::<Result<_, _>>()?;
+        let templates = templates.collect::<anyhow::Result<_>>()?;
         let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
         let host = Arc::new(host.with_access(AccessPolicy::unrestricted()));
         Ok(Self { host, info, templates, suite })
@@ -75,8 +68,8 @@ impl<'a, A: Adapter> Subject<'a, A> {
     }
 
     /// Encodes the suite's configuration.
-    pub(super) fn config(&self) -> Result<Any, BrokenRuleError> {
-        self.read(&self.suite.config).map_err(|error| BrokenRuleError(error.to_string()))
+    pub(super) fn config(&self) -> anyhow::Result<Any> {
+        Ok(self.read(&self.suite.config)?)
     }
 
     /// Creates a session with a configuration and without inferred types.

@@ -64,7 +64,7 @@ fn with_output(response: DynamicMessage) -> Result<Answer, prost::DecodeError> {
     Ok(Answer::CheckWithOutput(result.unwrap_or_default().into(), message("output")))
 }
 
-/// The fields that are present, which are those that Mixer makes attributes of.
+/// Returns the fields that are present; Mixer makes attributes of them.
 pub(super) fn output_json(output: &DynamicMessage) -> Map<String, Json> {
     let mut fields = fields_json(output);
     for (field, value) in output.fields() {

@@ -6,12 +6,10 @@ mod request;
 mod session;
 
 use std::{
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use clap::Args;
 use tonic::{Code, Status};
 
@@ -21,23 +19,6 @@ use request::PreparedCall;
 use super::{output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter call checknothing --adapter denier
-  mixer-adapter call listentry --instance '{\"value\": \"x\"}' \\
-      --config '{\"valid_duration\": \"1m\"}'
-  mixer-adapter call quota --adapter denier --quota-amount 5 --best-effort \\
-      --session
-  mixer-adapter call metric --instance @first.json --instance @second.json \\
-      --address other:9091
-  mixer-adapter call --descriptor template.bin \\
-      --config-descriptor config.bin --config '{\"a\": 1}'
-
-Instances are proto3 JSON: {\"value\": {\"string_value\": \"x\"}}, in short {\"value\": \"x\"}, or 5, or true.
-Addresses are strings, durations like 1m30s, times RFC 3339: {\"value\": {\"ip_address_value\": \"10.0.0.1\"}}.
-
-Exit codes: 0 an answer (a denial is one), 1 a gRPC error or no connection, 2 usage error.";
 
 /// Call one template of any adapter server as Mixer does, and print the answer
 #[derive(Debug, Args)]
@@ -80,7 +61,7 @@ pub(super) struct Call {
     #[arg(long = "instance", value_name = "JSON", hide_env = true)]
     instances: Vec<String>,
 
-    /// The full name of instances without a "name" of their own [default: TEMPLATE.instance.istio-system]
+    /// The full name of instances without a "name" [default: TEMPLATE.instance.istio-system]
     #[arg(long, value_name = "NAME")]
     instance_name: Option<String>,
 
@@ -115,9 +96,7 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let prepared = PreparedCall::read(&self, adapters)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the runtime")?;
-        match runtime.block_on(self.call(&prepared)) {
+        match super::block_on(self.call(&prepared))? {
             Ok((answer, took)) => {
                 print::answer(&prepared, &answer, took, self.output.data())?;
                 Ok(ExitCode::SUCCESS)
@@ -184,8 +163,7 @@ impl Call {
     }
 }
 
-/// Returns a random number, as Mixer starts with (docs/behaviour/adapter-calls.md#deduplication-ids).
+/// Returns a positive random number, as Mixer starts with (docs/behaviour/adapter-calls.md#deduplication-ids).
 fn random_dedup_id() -> String {
-    // The keys of std's hash maps are random, which is enough for an id.
-    (RandomState::new().build_hasher().finish() >> 1).to_string()
+    (super::random_id() >> 1).to_string()
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     answer::quotas_text,
-    cli::{self, output_args::DataFormat},
+    cli::{self, counted, millis, output_args::DataFormat},
 };
 
 pub(super) fn answer(
@@ -31,16 +31,14 @@ pub(super) fn answer(
             let amounts = requests.map(|(name, params)| (name.as_str(), params.amount));
             quotas_text(amounts, &result.quotas)
         }
-        Answer::Report => format!("reported, {} in one call\n", instances(prepared.instances.len())),
+        Answer::Report => {
+            format!("reported, {} in one call\n", counted(prepared.instances.len(), "instance"))
+        }
         Answer::Output(output) => output_text(Some(output)),
         Answer::CheckWithOutput(verdict, output) => format!("{verdict}{}", output_text(output.as_ref())),
     };
     let _ = writeln!(text, "took {} ms", millis(took));
     Ok(cli::print_verdict(&text)?)
-}
-
-fn instances(count: usize) -> String {
-    if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") }
 }
 
 fn output_text(output: Option<&prost_reflect::DynamicMessage>) -> String {
@@ -50,8 +48,4 @@ fn output_text(output: Option<&prost_reflect::DynamicMessage>) -> String {
         let _ = writeln!(text, "  {name}: {value}");
     }
     text
-}
-
-fn millis(took: Duration) -> f64 {
-    (took.as_micros() as f64) / 1000.0
 }

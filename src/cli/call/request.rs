@@ -33,7 +33,7 @@ impl PreparedCall {
         let template = template(call, adapters)?;
         let instances = instances(call, &template)?;
         let method = PathAndQuery::try_from(template.method())
-            .map_err(|error| UsageError(format!("{:?} is not a valid method: {error}", template.method())))?;
+            .map_err(|error| usage!("{:?} is not a valid method: {error}", template.method()))?;
         let inferred_types =
             if call.session { inferred_types(&template, &instances)? } else { BTreeMap::new() };
         Ok(Self {
@@ -56,15 +56,12 @@ fn inferred_types(
     for instance in instances {
         let name = instance_name(instance);
         let Some(inferred) = template.inferred_type(instance) else {
-            return Err(UsageError(format!(
-                "--session: the template `{}` has no message Type",
-                template.name()
-            )));
+            return Err(usage!("--session: the template `{}` has no message Type", template.name()));
         };
         if types.insert(name.clone(), inferred.clone()).is_some_and(|known| known != inferred) {
-            return Err(UsageError(format!(
+            return Err(usage!(
                 "--session: instances named `{name}` have values of different types; set a different \"name\" for each"
-            )));
+            ));
         }
     }
     Ok(types)
@@ -79,27 +76,24 @@ fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, UsageEr
             let known: BTreeMap<&str, &[u8]> = STANDARD.iter().copied().chain(served).collect();
             let Some(descriptor) = known.get(name) else {
                 let known = quoted_list(known.keys());
-                return Err(UsageError(format!(
+                return Err(usage!(
                     "unknown template `{name}`; known are {known}; use --descriptor for any other"
-                )));
+                ));
             };
-            (
-                "TEMPLATE",
-                DescriptorSet::decode(*descriptor).map_err(|error| UsageError(format!("{name}: {error}")))?,
-            )
+            ("TEMPLATE", DescriptorSet::decode(*descriptor).map_err(|error| usage!("{name}: {error}"))?)
         }
     };
-    DynamicTemplate::new(&set).map_err(|error| UsageError(format!("{flag}: {error}")))
+    DynamicTemplate::new(&set).map_err(|error| usage!("{flag}: {error}"))
 }
 
 fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessage>, UsageError> {
     let empty = ["{}".to_owned()];
     let arguments = if call.instances.is_empty() { &empty[..] } else { &call.instances };
     if arguments.len() > 1 && template.variety() != Variety::Report {
-        return Err(UsageError(format!(
+        return Err(usage!(
             "--instance: a call of `{}` has one instance; only reports have several",
             template.name()
-        )));
+        ));
     }
     let name = match &call.instance_name {
         Some(name) => name.clone(),
@@ -107,9 +101,8 @@ fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessa
     };
     let instances = arguments.iter().map(|argument| {
         let json = input::json("--instance", argument)?;
-        let mut instance = read_json(template.instance(), json).map_err(|error| {
-            UsageError(format!("--instance: {error} (in {})", template.instance().full_name()))
-        })?;
+        let mut instance = read_json(template.instance(), json)
+            .map_err(|error| usage!("--instance: {error} (in {})", template.instance().full_name()))?;
         if instance_name(&instance).is_empty() {
             // Templates of other generators may not have this field.
             let _ = instance.try_set_field_by_name("name", Value::String(name.clone()));
@@ -137,11 +130,11 @@ fn quota_request(
         };
         return match flag {
             None => Ok(None),
-            Some(flag) => Err(UsageError(format!(
+            Some(flag) => Err(usage!(
                 "{flag}: only quota templates have an amount; `{}` is a {}",
                 template.name(),
                 template.variety()
-            ))),
+            )),
         };
     }
     let params = QuotaParams {
@@ -168,7 +161,7 @@ fn adapter_config(
         (None, None) => return Ok(None),
     };
     let value = read_params(&message, config.unwrap_or(Json::Object(Default::default())))
-        .map_err(|error| UsageError(format!("--config: {error} (in {})", message.full_name())))?;
+        .map_err(|error| usage!("--config: {error} (in {})", message.full_name()))?;
     Ok(Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value }))
 }
 
@@ -181,7 +174,7 @@ fn config_message(
 ) -> Result<Option<MessageDescriptor>, UsageError> {
     if let Some(descriptor) = &call.config_descriptor {
         let set = input::descriptor("--config-descriptor", descriptor)?;
-        return set.params().map(Some).map_err(|error| UsageError(format!("--config-descriptor: {error}")));
+        return set.params().map(Some).map_err(|error| usage!("--config-descriptor: {error}"));
     }
     if let Some(name) = &call.adapter {
         return Ok(Some(find(adapters, name)?.config.clone()));

@@ -106,7 +106,7 @@ fn discovery(address: &str) -> &'static str {
     if socket_path(address).is_some() { "STATIC" } else { "STRICT_DNS" }
 }
 
-/// The endpoint of an address; the parser of the flag has checked that it has a port, or is that of a Unix socket.
+/// Returns the endpoint of an address with a port, or of a Unix socket; the parser of the flag has checked it.
 fn endpoint(address: &str) -> String {
     if let Some(path) = socket_path(address) {
         return format!("{{endpoint: {{address: {{pipe: {{path: {}}}}}}}}}", quoted(path));
@@ -116,114 +116,23 @@ fn endpoint(address: &str) -> String {
     format!("{{endpoint: {{address: {}}}}}", socket(host, port.parse().unwrap_or_default()))
 }
 
-const BOOTSTRAP: &str = r#"# Envoy in front of a service, with mixer-adapter behind its filters: docs/envoy/README.md
-#
-# What happens if something fails:
-$FAILURE_MODES
-$ADMIN
-static_resources:
-  $SECRETS
-  listeners:
-  - name: front
-    address: $LISTENER
-    $INSPECTOR
-    filter_chains:
-    - filters:
-      $CHAIN
-      $TLS
-  clusters:
-  - name: mixer_adapter
-    $SERVER
-  $UPSTREAMS
-"#;
+const BOOTSTRAP: &str = include_str!("templates/bootstrap.yaml");
 
-const UPSTREAM: &str = r#"name: $NAME
-type: $TYPE
-connect_timeout: 1s
-$PROTOCOL
-$SECURITY
-load_assignment: {cluster_name: $NAME, endpoints: [{lb_endpoints: [$ENDPOINT]}]}
-"#;
+const UPSTREAM: &str = include_str!("templates/upstream_cluster.yaml");
 
 /// The listener filter for the server name of connections that are passed on encrypted.
-const INSPECTOR: &str = r#"listener_filters:
-- name: envoy.filters.listener.tls_inspector
-  typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector}
-"#;
+const INSPECTOR: &str = include_str!("templates/tls_inspector.yaml");
 
-const REQUESTS: &str = r#"- name: envoy.filters.network.http_connection_manager
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-    stat_prefix: front
-    # The client is the peer of the connection. No address is internal: Envoy would trust it to set x-forwarded-for and x-request-id.
-    use_remote_address: true
-    internal_address_config: {cidr_ranges: [{address_prefix: 0.0.0.0, prefix_len: 32}]}
-    # Envoy chooses the id of a request, also if the client sent one.
-    generate_request_id: true
-    preserve_external_request_id: false
-    # Rules see the path that the upstream sees.
-    normalize_path: true
-    merge_slashes: true
-    path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT
-    $UNDERSCORES
-    route_config:
-      name: routes
-      virtual_hosts:
-      - name: upstream
-        domains: ["*"]
-        $NAMESPACE
-        routes: [{match: {prefix: /, grpc: {}}, route: {cluster: upstream_grpc}}, {match: {prefix: /}, route: {cluster: upstream}}]
-    access_log:
-    $LOG
-    http_filters:
-    $AUTHORIZATION
-    $RATE_LIMIT
-    - name: envoy.filters.http.router
-      typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
-"#;
+const REQUESTS: &str = include_str!("templates/requests.yaml");
 
-const CONTEXT: &str = r#"typed_per_filter_config:
-  envoy.filters.http.ext_authz:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute
-    check_settings: {context_extensions: {destination.namespace: $VALUE}}
-"#;
+const CONTEXT: &str = include_str!("templates/namespace.yaml");
 
-const CONNECTIONS: &str = r#"$AUTHORIZATION
-- name: envoy.filters.network.tcp_proxy
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy
-    stat_prefix: front
-    cluster: upstream
-    # An entry when the connection is open, one a minute, and one at its end: connection.event.
-    access_log_options: {flush_access_log_on_connected: true, access_log_flush_interval: 60s}
-    access_log:
-    $LOG
-"#;
+const CONNECTIONS: &str = include_str!("templates/connections.yaml");
 
-const CLUSTER: &str = r#"type: $TYPE
-connect_timeout: 1s
-# Retries are limited by the policies of the filters.
-circuit_breakers: {thresholds: [{max_retries: 1000}]}
-typed_extension_protocol_options:
-  envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-    "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-    # A server that does not answer pings is left: a call would wait for its timeout.
-    explicit_http_config: {http2_protocol_options: {connection_keepalive: {interval: 10s, timeout: 2s}}}
-    $FILTERS
-$TLS
-load_assignment: {cluster_name: mixer_adapter, endpoints: [{lb_endpoints: [$ENDPOINTS]}]}
-"#;
+const CLUSTER: &str = include_str!("templates/server_cluster.yaml");
 
 /// The protocol of upstreams by TLS.
-const NEGOTIATED: &str = r#"typed_extension_protocol_options:
-  envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-    "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-    auto_config: {http_protocol_options: {}, http2_protocol_options: {}}
-"#;
+const NEGOTIATED: &str = include_str!("templates/negotiated_protocol.yaml");
 
 /// The protocol of gRPC.
-const HTTP2: &str = r#"typed_extension_protocol_options:
-  envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-    "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-    explicit_http_config: {http2_protocol_options: {}}
-"#;
+const HTTP2: &str = include_str!("templates/http2_protocol.yaml");

@@ -141,7 +141,7 @@ impl<'a> Filters<'a> {
         RESPONSE_TRAILERS.into_iter().chain(read.filter(|name| !RESPONSE_TRAILERS.contains(name)))
     }
 
-    /// What the listener does to names of headers with underscores.
+    /// Returns how the listener treats headers with underscores in their names.
     pub(super) fn underscores(&self, limits: &RateLimits) -> &'static str {
         if self.options.allow_underscores || self.requirements.underscores || limits.have_underscores() {
             return "";
@@ -151,15 +151,15 @@ impl<'a> Filters<'a> {
 
     /// A comment with what happens to requests that cannot be decided.
     pub(super) fn failure_modes(&self) -> String {
-        let passes = |is_open: bool, otherwise: &'static str| if is_open { "PASSES" } else { otherwise };
         let policy = self.options.configuration.policy();
         let mut text = String::new();
         let mut line = |what: &str, outcome: &str| {
             let _ = writeln!(text, "# * {what}: {outcome}");
         };
         let allow = self.options.failure_mode_allow;
-        line("a request while no server answers, or that could not be checked", passes(allow, "503"));
-        line("a request whose rate could not be determined", passes(allow, "503"));
+        let passes = if allow { "PASSES" } else { "503" };
+        line("a request while no server answers, or that could not be checked", passes);
+        line("a request whose rate could not be determined", passes);
         line(
             "a request for which the condition of a rule cannot be evaluated",
             of_policy(policy.match_error, allow),
@@ -183,117 +183,24 @@ fn of_policy(policy: mixer_adapter_engine::dispatch::OnFailure, failure_mode_all
 }
 
 /// The calls of this server. The timeout is for all tries, so that a restart of the server fails no request.
-const GRPC_SERVICE: &str = r#"envoy_grpc: {cluster_name: $CLUSTER}
-# For all tries: requests wait for a server that is away for up to 1.5 s.
-timeout: 2.5s
-initial_metadata:
-# For one try, which Envoy otherwise ends after the max_interval of the retries, also while an adapter is working.
-- {key: x-envoy-upstream-rq-per-try-timeout-ms, value: "2500"}
-$METADATA
-retry_policy:
-  # Enough for all of this time: the waits between tries are random, 0.1 s on average.
-  num_retries: 40
-  retry_on: connect-failure,refused-stream,reset
-  retry_back_off: {base_interval: 0.05s, max_interval: 0.2s}
-  # Another server first, where there are several.
-  host_selection_retry_max_attempts: 3
-  retry_host_predicate:
-  - name: envoy.retry_host_predicates.previous_hosts
-    typed_config: {"@type": type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate}
-"#;
+const GRPC_SERVICE: &str = include_str!("templates/grpc_service.yaml");
 
-const REJECT_UNDERSCORES: &str = "# Many upstreams read x_user as x-user, which a rule on x-user does not. --allow-underscores lets such requests pass.
-common_http_protocol_options: {headers_with_underscores_action: REJECT_REQUEST}
-";
+const REJECT_UNDERSCORES: &str = include_str!("templates/reject_underscores.yaml");
 
-const AUTHORIZATION: &str = r#"name: envoy.filters.http.ext_authz
-typed_config:
-  "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
-  transport_api_version: V3
-  grpc_service:
-    $GRPC_SERVICE
-  # If a request could not be checked: true lets it pass, false answers with status_on_error.
-  failure_mode_allow: $FAILURE_MODE_ALLOW
-  status_on_error: {code: ServiceUnavailable}
-  validate_mutations: true
-  $BODY
-  # Needed by source.principal, connection.requested_server_name, request.auth..., rbac..., source.labels.
-  include_peer_certificate: true
-  include_tls_session: true
-  $TOKEN
-  metadata_context_namespaces: [envoy.filters.http.jwt_authn, envoy.filters.http.rbac, mixer_adapter]
-  route_metadata_context_namespaces: [mixer_adapter]
-  bootstrap_metadata_labels_key: labels
-"#;
+const AUTHORIZATION: &str = include_str!("templates/authorization.yaml");
 
-const BODY: &str = "$COMMENT
-with_request_body: {max_request_bytes: $BYTES, allow_partial_message: $PART}
-";
+const BODY: &str = include_str!("templates/body.yaml");
 
-const TOKEN: &str = "# A rule reads request.auth...: put the filter envoy.filters.http.jwt_authn before this one, with payload_in_metadata.
-";
+const TOKEN: &str = include_str!("templates/token.yaml");
 
-const CONNECTION_AUTHORIZATION: &str = r#"name: envoy.filters.network.ext_authz
-typed_config:
-  "@type": type.googleapis.com/envoy.extensions.filters.network.ext_authz.v3.ExtAuthz
-  stat_prefix: front
-  transport_api_version: V3
-  grpc_service:
-    $GRPC_SERVICE
-  # If a connection could not be checked: true lets it pass, false closes it.
-  failure_mode_allow: $FAILURE_MODE_ALLOW
-  include_peer_certificate: true
-  include_tls_session: true
-  bootstrap_metadata_labels_key: labels
-"#;
+const CONNECTION_AUTHORIZATION: &str = include_str!("templates/connection_authorization.yaml");
 
-const RATE_LIMIT: &str = r#"name: envoy.filters.http.ratelimit
-typed_config:
-  "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
-  domain: $DOMAIN
-  timeout: 2.5s
-  # If a rate could not be determined: false lets the request pass, true answers with status_on_error.
-  failure_mode_deny: $FAILURE_MODE_DENY
-  status_on_error: {code: ServiceUnavailable}
-  rate_limited_as_resource_exhausted: true
-  enable_x_ratelimit_headers: DRAFT_VERSION_03
-  enable_retry_after_header: true
-  rate_limits:
-  $LIMITS
-  rate_limit_service:
-    transport_api_version: V3
-    grpc_service:
-      $GRPC_SERVICE
-"#;
+const RATE_LIMIT: &str = include_str!("templates/rate_limit.yaml");
 
-const REQUEST_ID: &str = "# A call that is repeated has the same id, and counts once with --trust-request-id.
-- {key: x-request-id, value: \"%REQ(x-request-id)%\"}
-";
+const REQUEST_ID: &str = include_str!("templates/request_id.yaml");
 
-const ACCESS_LOG: &str = r#"name: envoy.access_loggers.http_grpc
-typed_config:
-  "@type": type.googleapis.com/envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig
-  common_config:
-    $COMMON
-  # Headers that reports read, and those of context.protocol and response.grpc_status.
-  additional_request_headers_to_log: $REQUEST_HEADERS
-  additional_response_headers_to_log: $RESPONSE_HEADERS
-  additional_response_trailers_to_log: $TRAILERS
-"#;
+const ACCESS_LOG: &str = include_str!("templates/access_log.yaml");
 
-const CONNECTION_LOG: &str = r#"name: envoy.access_loggers.tcp_grpc
-typed_config:
-  "@type": type.googleapis.com/envoy.extensions.access_loggers.grpc.v3.TcpGrpcAccessLogConfig
-  common_config:
-    $COMMON
-"#;
+const CONNECTION_LOG: &str = include_str!("templates/connection_log.yaml");
 
-const LOG_COMMON: &str = "log_name: mixer-adapter
-transport_api_version: V3
-grpc_service: {envoy_grpc: {cluster_name: mixer_adapter}}
-# Entries wait at most this long, and are lost if no server answers then.
-buffer_flush_interval: 1s
-buffer_size_bytes: 65536
-# The workloads of peers, which Envoys of Istio exchange: source.labels, destination.workload.name and the like.
-filter_state_objects_to_log: [downstream_peer, upstream_peer]
-";
+const LOG_COMMON: &str = include_str!("templates/log_common.yaml");

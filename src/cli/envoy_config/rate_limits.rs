@@ -32,8 +32,7 @@ struct RateLimit {
 }
 
 impl RateLimits {
-    /// Creates the limits of the quotas that are named by flags, else of those of the rules that apply to all requests, or to those
-    /// of the namespace.
+    /// Creates the limits of the quotas that flags name, else of all quotas of rules for all requests or for the namespace.
     pub(super) fn new(options: &EnvoyConfig, requirements: &Requirements) -> Self {
         let of_rules = requirements.quotas.iter().filter(|(_, quota)| applies(quota, options));
         let mut quotas: BTreeSet<&str> = named(options).map(|quota| short_name(quota)).collect();
@@ -55,9 +54,9 @@ impl RateLimits {
             if let (Some((own, _)), Some(namespace)) = (quota.split_once('/'), namespace(options))
                 && own != namespace
             {
-                return Err(UsageError(format!(
+                return Err(usage!(
                     "--rate-limit {quota}: the rate limits of one filter are of one namespace, here {namespace}"
-                )));
+                ));
             }
             let name = short_name(quota);
             let known = || requirements.quotas.iter().filter(|(known, _)| known.name() == name);
@@ -65,9 +64,9 @@ impl RateLimits {
                 && !known().any(|(_, quota)| applies(quota, options))
             {
                 let namespace = other.namespaces.first().map_or("", String::as_str);
-                return Err(UsageError(format!(
+                return Err(usage!(
                     "--rate-limit {quota}: no rule that applies requests this quota; did you mean {namespace}/{name}?"
-                )));
+                ));
             }
         }
         Self::check_keys(options, requirements)
@@ -90,7 +89,7 @@ impl RateLimits {
             None if read.is_empty() => "; no quota of the configuration reads any".to_owned(),
             None => format!("; the quotas read {}", Vec::from_iter(read).join(", ")),
         };
-        Err(UsageError(format!("--descriptor {key}: no quota of the configuration reads this key{hint}")))
+        Err(usage!("--descriptor {key}: no quota of the configuration reads this key{hint}"))
     }
 
     pub(super) fn is_empty(&self) -> bool {

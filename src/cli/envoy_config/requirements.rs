@@ -183,8 +183,7 @@ fn reads(text: &str) -> BTreeSet<Read> {
             rest = &rest[first.len_utf8()..];
             continue;
         }
-        let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.');
-        let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
+        let end = rest.find(|character| !is_of_name(character)).unwrap_or(rest.len());
         let before = text[..text.len() - rest.len()].trim_end_matches(['(', ' ']);
         let (name, after) = rest.split_at(end);
         let index = after.trim_start().strip_prefix('[').and_then(|after| literal(after.trim_start()));
@@ -198,6 +197,10 @@ fn reads(text: &str) -> BTreeSet<Read> {
         found.insert(Read { attribute: name.trim_end_matches('.').to_owned(), key, has_fallback });
     }
     found
+}
+
+fn is_of_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '.')
 }
 
 /// Splits a text that begins with a string literal behind it.

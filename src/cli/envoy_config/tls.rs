@@ -160,46 +160,10 @@ fn host(address: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-const CLIENT: &str = r#"transport_socket:
-  name: envoy.transport_sockets.tls
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
-    $SNI
-    common_tls_context:
-      $ALPN
-      $CERTIFICATE
-      validation_context:
-        trusted_ca: $AUTHORITIES
-        match_typed_subject_alt_names: [{san_type: $TYPE, matcher: {exact: $SAN}}]
-"#;
+const CLIENT: &str = include_str!("templates/tls_client.yaml");
 
-const SECRETS: &str = r#"secrets:
-- name: server_token
-  generic_secret: {secret: $FILE}
-"#;
+const SECRETS: &str = include_str!("templates/secrets.yaml");
 
-const SERVER_FILTERS: &str = r#"http_filters:
-- name: envoy.filters.http.credential_injector
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.filters.http.credential_injector.v3.CredentialInjector
-    overwrite: true
-    credential:
-      name: envoy.http.injected_credentials.generic
-      typed_config:
-        "@type": type.googleapis.com/envoy.extensions.http.injected_credentials.generic.v3.Generic
-        credential: {name: server_token}
-        header_value_prefix: "Bearer "
-- name: envoy.filters.http.upstream_codec
-  typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec}
-"#;
+const SERVER_FILTERS: &str = include_str!("templates/server_token.yaml");
 
-const LISTENER: &str = r#"transport_socket:
-  name: envoy.transport_sockets.tls
-  typed_config:
-    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
-    $REQUIRE
-    common_tls_context:
-      $ALPN
-      $CERTIFICATE
-      $CLIENTS
-"#;
+const LISTENER: &str = include_str!("templates/tls_listener.yaml");

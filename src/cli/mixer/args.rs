@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::TimedAnswer;
 use crate::cli::{
-    UsageError,
+    self, UsageError,
     attribute_args::{AttributeArgs, warn_of_undeclared},
     output_args::OutputArgs,
     print_error,
@@ -60,10 +60,10 @@ impl MixerArgs {
     pub(super) fn known_words(&self) -> Result<usize, UsageError> {
         match self.dictionary_words {
             known if known <= WORDS.len() => Ok(known),
-            more => Err(UsageError(format!(
+            more => Err(usage!(
                 "--dictionary-words: {more} is more than the {} words of the latest dictionary",
                 WORDS.len()
-            ))),
+            )),
         }
     }
 
@@ -136,10 +136,8 @@ impl MixerArgs {
         explaining: &'static str,
         explained: impl FnOnce(Explained) -> (Result<Answer, Status>, String),
     ) -> anyhow::Result<TimedAnswer<Answer>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the runtime")?;
         let timeout = value_parsers::unless_zero(self.timeout);
-        runtime.block_on(async {
+        cli::block_on(async {
             let client = RpcClient::connect(&self.address).await;
             let client =
                 client.map_err(|status| RpcError::of_step("connecting", &status).with_hint(CONNECT_HINT))?;
@@ -164,7 +162,7 @@ impl MixerArgs {
             let start = Instant::now();
             let answer = client.rpc(method, request, timeout).await;
             Ok(TimedAnswer { answer, trace: None, took: start.elapsed() })
-        })
+        })?
     }
 
     /// The error of a request, with a hint for the user.

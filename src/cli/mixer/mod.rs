@@ -1,21 +1,14 @@
 //! Requests to a Mixer, this program's or a real one, as a proxy sends them.
 
 mod args;
-mod check;
+mod commands;
 mod print;
-mod quota;
-mod report;
 
 pub(super) use crate::service::mixer::report_request;
-pub(super) use check::{Check, EXAMPLES as CHECK_EXAMPLES};
+pub(super) use commands::{AmountArgs, Check, Quota, Report};
 pub(super) use print::{check_data, print_check, print_report};
-pub(super) use quota::{AmountArgs, EXAMPLES as QUOTA_EXAMPLES, Quota};
-pub(super) use report::{EXAMPLES as REPORT_EXAMPLES, Report};
 
-use std::{
-    hash::{BuildHasher as _, Hasher as _, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tonic::Status;
 
@@ -35,8 +28,7 @@ pub(super) struct TimedAnswer<Answer> {
 /// A check of one request, with a deduplication id that no other check has.
 pub(super) fn check_request(attributes: &ParsedAttributes, known_words: usize) -> CheckRequest {
     CheckRequest {
-        // The keys of std's hash maps are random, which is enough for an id.
-        deduplication_id: RandomState::new().build_hasher().finish().to_string(),
+        deduplication_id: super::random_id().to_string(),
         ..mixer::check_request(attributes, known_words)
     }
 }

@@ -1,6 +1,6 @@
 //! Answers of a Mixer for people, and for programs.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use serde_json::{Value as Json, json};
 use tonic::Status;
@@ -8,7 +8,7 @@ use tonic::Status;
 use super::TimedAnswer;
 use crate::{
     answer::{check_json, check_text},
-    cli::{self, output_args::DataFormat, rpc_error::RpcError},
+    cli::{self, counted, millis, output_args::DataFormat, rpc_error::RpcError},
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     CheckRequest, CheckResponse, ReportRequest, ReportResponse,
@@ -33,10 +33,7 @@ pub(crate) fn print_report(
     failure: impl FnOnce(&Status) -> RpcError,
 ) -> anyhow::Result<ExitCode> {
     let count = request.attributes.len();
-    let text = |_: &ReportResponse| match count {
-        1 => "reported 1 request\n".to_owned(),
-        count => format!("reported {count} requests\n"),
-    };
+    let text = |_: &ReportResponse| format!("reported {}\n", counted(count, "request"));
     print(asked, data, text, |_| json!({ "reported": count }), failure)
 }
 
@@ -88,8 +85,4 @@ fn print<Answer>(
             Err(failure(status).into())
         }
     }
-}
-
-fn millis(took: Duration) -> f64 {
-    took.as_micros() as f64 / 1000.0
 }

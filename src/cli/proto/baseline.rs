@@ -7,7 +7,7 @@ use mixer_adapter_versioning::{Exception, record};
 use super::{Protos, Release, read_baseline, report};
 use crate::cli::output_args::OutputArgs;
 
-/// Record what is published: facts, versions and hashes
+/// Record the published protos: facts, versions and hashes
 #[derive(Debug, Args)]
 pub(super) struct Record {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(super) struct Record {
     #[arg(long, value_name = "PACKAGE")]
     hold: Vec<String>,
 
-    /// Write the table of what is deprecated, with the releases in which its use warns, fails and ends
+    /// Write the table of deprecated elements, with the releases in which their use warns, fails and ends
     #[arg(long, value_name = "FILE")]
     deprecated: Option<PathBuf>,
 

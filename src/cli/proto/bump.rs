@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::cli::output_args::OutputArgs;
 
-/// Begin the next version of a package as a copy without what is deprecated: v2alpha after v1, v2 after v2alpha
+/// Begin the next version of a package as a copy without deprecated elements: v2alpha after v1, v2 after v2alpha
 #[derive(Debug, Args)]
 pub(super) struct Bump {
     /// The folder that imports are relative to

@@ -13,7 +13,7 @@ pub(super) struct Check {
     #[command(flatten)]
     protos: Protos,
 
-    /// The file of what is published, as `proto baseline` writes it
+    /// The file of published protos, as `proto baseline` writes it
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
 

@@ -16,23 +16,6 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mixer_adapter_versioning::{Baseline, ProtoSet, SemanticVersion, Violation};
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # record what is published
-  mixer-adapter proto baseline protos/ --baseline protos/baseline.txt
-  # in CI: nothing published has changed
-  mixer-adapter proto check protos/ --baseline protos/baseline.txt
-  # two releases of descriptors
-  mixer-adapter proto check new.binpb --against old.binpb
-  # begin shop.orders.v2alpha as a copy
-  mixer-adapter proto bump protos/ shop.orders.v1
-  mixer-adapter proto translate protos/ --from shop.orders.v1 \\
-      --to shop.orders.v2
-
-docs/protos.md has the rules.
-
-Exit codes: 0 success, 1 violations or losses, 2 usage error.";
-
 /// Hold protos to a versioning policy: compatibility, deprecation, next versions
 #[derive(Debug, Args)]
 pub(super) struct Proto {

@@ -63,9 +63,12 @@ impl Translate {
 }
 
 fn table(rows: &[Row]) -> String {
-    let cell = |name: &str| if name.is_empty() { "-".to_owned() } else { name.to_owned() };
     let width = rows.iter().map(|row| row.from.len()).max().unwrap_or_default();
     let lines =
         rows.iter().map(|row| format!("{:width$}  {}  ({})\n", cell(&row.from), cell(&row.to), row.note));
     lines.collect()
+}
+
+fn cell(name: &str) -> &str {
+    if name.is_empty() { "-" } else { name }
 }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde::Serialize;
 
-use crate::cli::fields::in_order;
+use crate::cli::fields::{in_order, value_kind};
 use mixer_adapter_engine::FieldInput;
 
-/// An attribute, a function, a template, an adapter, a kind, or a field of one of them.
+/// An attribute, a function, a template, an adapter, a kind, or one of their fields.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Item {
     pub(super) name: String,
@@ -25,7 +25,7 @@ pub(super) struct Item {
     /// The templates of an adapter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) templates: Vec<&'static str>,
-    /// The fields of a message; of a map or a list, those of its values.
+    /// The fields of a message, or of the values of a map or a list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) fields: Vec<Item>,
     /// The fields of a template's output.
@@ -48,9 +48,11 @@ impl Item {
     /// The first part of the path that does not exist, and the item without it.
     pub(super) fn at<'p>(&self, path: &[&'p str]) -> Result<&Self, (&Self, &'p str)> {
         let Some((name, rest)) = path.split_first() else { return Ok(self) };
-        let is_named = |item: &&Self| item.name == *name || camel_case(&item.name) == *name;
         let mut parts = self.fields.iter().chain(&self.output);
-        parts.find(is_named).ok_or((self, *name))?.at(rest)
+        parts
+            .find(|item| item.name == *name || camel_case(&item.name) == *name)
+            .ok_or((self, *name))?
+            .at(rest)
     }
 }
 
@@ -92,7 +94,7 @@ pub(super) enum Notation {
     Expressions,
 }
 
-/// The fields of a message, with those of the messages in them, in the order of the proto file. A message within itself has none.
+/// Returns the fields of a message and of its inner messages, in the order of the proto file. A message within itself has no fields.
 pub(super) fn fields(message: &MessageDescriptor, notation: Notation, comments: &Comments) -> Vec<Item> {
     fields_within(message, notation, comments, &mut Vec::new())
 }
@@ -149,14 +151,6 @@ fn default_of(kind: &Kind) -> Option<String> {
         Kind::Bool => Some("false".to_owned()),
         Kind::Enum(values) => Some(values.default_value().name().to_owned()),
         _ => None,
-    }
-}
-
-/// The kind of a field; for a map, the kind of its values.
-pub(super) fn value_kind(field: &FieldDescriptor) -> Kind {
-    match field.kind() {
-        Kind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),
-        kind => kind,
     }
 }
 

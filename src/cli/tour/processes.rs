@@ -36,9 +36,9 @@ pub(super) fn own(arguments: &[&str]) -> anyhow::Result<Command> {
 /// The output of this program with a command.
 pub(super) async fn output(arguments: &[&str]) -> anyhow::Result<String> {
     let ran = own(arguments)?.output().await?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    anyhow::ensure!(ran.status.success(), "{}: {}", arguments[0], text(&ran.stderr).trim());
-    Ok(text(&ran.stdout))
+    let error = String::from_utf8_lossy(&ran.stderr);
+    anyhow::ensure!(ran.status.success(), "{}: {}", arguments[0], error.trim());
+    Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
 /// A server of this program; killed when this is dropped.
@@ -55,18 +55,8 @@ impl ServerProcess {
     pub(super) async fn start(config: &str) -> anyhow::Result<Self> {
         // Free now; another process could take it before the adapter does.
         let metrics = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.to_string();
-        let flags = [
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin",
-            "127.0.0.1:0",
-            "--log",
-            "warn",
-            "--config",
-            config,
-        ];
-        let mut command = own(&flags)?;
+        let mut command = own(&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])?;
+        command.args(["--log", "warn", "--config", config]);
         command.env("MIXER_ADAPTER_PROMETHEUS_LISTEN", &metrics).stdout(Stdio::piped());
         let mut child = command.spawn().context("the server cannot be started")?;
         let mut lines = BufReader::new(child.stdout.take().context("the server has no output")?).lines();

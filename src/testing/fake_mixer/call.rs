@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message as _;
-use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
+use prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage as _, Value};
 use serde_json::Value as Json;
 use tonic::Status;
 
@@ -129,9 +129,9 @@ fn show(descriptor: &MessageDescriptor, message: &[u8]) -> Json {
 }
 
 fn without_any(message: &mut DynamicMessage) {
-    let is_any = |kind: Kind| kind.as_message().is_some_and(|kind| kind.full_name() == "google.protobuf.Any");
     for field in message.descriptor().fields() {
-        if is_any(field.kind()) {
+        let kind = field.kind();
+        if kind.as_message().is_some_and(|kind| kind.full_name() == "google.protobuf.Any") {
             message.clear_field(&field);
         } else if !field.is_list()
             && !field.is_map()

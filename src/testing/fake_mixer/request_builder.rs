@@ -45,7 +45,7 @@ impl<'m, R> RequestBuilder<'m, R> {
         self
     }
 
-    /// Sets the deduplication id, by which repeated requests count once. By default each request has an id of its own.
+    /// Sets the deduplication id, by which repeated requests count once. By default each request has another id.
     pub fn dedup_id(mut self, id: impl Into<String>) -> Self {
         self.request.deduplication_id = id.into();
         self

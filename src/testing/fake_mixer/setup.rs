@@ -15,21 +15,26 @@ use mixer_adapter_host::{
     handler::{Adapters, AdaptersBuilder, Closing, StartError, TableLimits},
 };
 
-/// The builder of a fake Mixer. `A` is the last added adapter, of which [`handler`](Self::handler) makes handlers.
+/// The builder of a fake Mixer. [`handler`](Self::handler) adds handlers of `A`, the last added adapter.
 ///
 /// Resources without a namespace are in `istio-system`, whose rules apply to every request.
 #[must_use = "a fake Mixer runs after `start`"]
 pub struct Setup<A> {
+    parts: Parts,
+    adapter: PhantomData<fn() -> A>,
+}
+
+#[derive(Default)]
+struct Parts {
     adapters: BTreeMap<&'static str, fn(AdaptersBuilder) -> AdaptersBuilder>,
     templates: BTreeMap<&'static str, &'static [u8]>,
     attributes: BTreeMap<String, ValueType>,
     resources: Vec<Resource>,
     faults: Vec<ValidationError>,
     rules: usize,
-    pub(super) sessions: bool,
-    pub(super) address: Option<String>,
-    pub(super) options: BuildOptions,
-    adapter: PhantomData<fn() -> A>,
+    sessions: bool,
+    address: Option<String>,
+    options: BuildOptions,
 }
 
 /// The adapter of a [`Setup`] without adapters.
@@ -66,18 +71,7 @@ impl From<StartError> for RejectedConfigError {
 
 impl Setup<NoAdapter> {
     pub(super) fn new() -> Self {
-        Self {
-            adapters: BTreeMap::new(),
-            templates: BTreeMap::new(),
-            attributes: BTreeMap::new(),
-            resources: Vec::new(),
-            faults: Vec::new(),
-            rules: 0,
-            sessions: false,
-            address: None,
-            options: BuildOptions::default(),
-            adapter: PhantomData,
-        }
+        Self { parts: Parts::default(), adapter: PhantomData }
     }
 }
 
@@ -91,7 +85,7 @@ impl<A: Adapter> Setup<A> {
             // Never used: the adapter is in the process.
             "connection": { "address": "in-process:1" },
         });
-        self.resources.push(resource(Kind::Handler, name, spec));
+        self.parts.resources.push(resource(Kind::Handler, name, spec));
         self
     }
 
@@ -111,47 +105,23 @@ impl<A: Adapter> Setup<A> {
 
 impl<A> fmt::Debug for Setup<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("resources", &self.resources).finish_non_exhaustive()
+        f.debug_struct("Setup").field("resources", &self.parts.resources).finish_non_exhaustive()
     }
 }
 
 impl<A> Setup<A> {
     /// Adds an in-process adapter.
     pub fn and<B: Adapter>(mut self) -> Setup<B> {
-        self.adapters.insert(B::NAME, AdaptersBuilder::add::<B>);
-        let Self {
-            adapters,
-            templates,
-            attributes,
-            resources,
-            faults,
-            rules,
-            sessions,
-            address,
-            options,
-            ..
-        } = self;
-        let adapter = PhantomData;
-        Setup {
-            adapters,
-            templates,
-            attributes,
-            resources,
-            faults,
-            rules,
-            sessions,
-            address,
-            options,
-            adapter,
-        }
+        self.parts.adapters.insert(B::NAME, AdaptersBuilder::add::<B>);
+        Setup { parts: self.parts, adapter: PhantomData }
     }
 
     /// Adds an instance: an expression for each field of the template.
     #[track_caller]
     pub fn instance<T: Template>(mut self, name: &str, params: impl IntoParams) -> Self {
-        self.templates.insert(T::NAME, T::DESCRIPTOR);
+        self.parts.templates.insert(T::NAME, T::DESCRIPTOR);
         let spec = json!({ "template": T::NAME, "params": params.into_params().into_json() });
-        self.resources.push(resource(Kind::Instance, name, spec));
+        self.parts.resources.push(resource(Kind::Instance, name, spec));
         self
     }
 
@@ -162,16 +132,16 @@ impl<A> Setup<A> {
         handler: &str,
         instances: impl IntoIterator<Item = &'i str>,
     ) -> Self {
-        self.rules += 1;
+        self.parts.rules += 1;
         let instances: Vec<&str> = instances.into_iter().collect();
         let spec = json!({ "match": condition, "actions": [{ "handler": handler, "instances": instances }] });
-        self.resources.push(resource(Kind::Rule, &format!("rule-{}", self.rules), spec));
+        self.parts.resources.push(resource(Kind::Rule, &format!("rule-{}", self.parts.rules), spec));
         self
     }
 
     /// Declares an attribute besides the standard ones.
     pub fn attribute(mut self, name: &str, value_type: ValueType) -> Self {
-        self.attributes.insert(name.to_owned(), value_type);
+        self.parts.attributes.insert(name.to_owned(), value_type);
         self
     }
 
@@ -180,32 +150,32 @@ impl<A> Setup<A> {
     /// connections.
     pub fn config(mut self, text: &str) -> Self {
         let parsed = config::parse(text, "the test", NAMESPACE);
-        self.faults.extend(parsed.faults);
-        self.resources.extend(parsed.resources);
+        self.parts.faults.extend(parsed.faults);
+        self.parts.resources.extend(parsed.resources);
         self
     }
 
     /// Adds a resource.
     pub fn resource(mut self, resource: Resource) -> Self {
-        self.resources.push(resource);
+        self.parts.resources.push(resource);
         self
     }
 
     /// Uses sessions in place of sending the configuration with each call.
     pub fn sessions(mut self) -> Self {
-        self.sessions = true;
+        self.parts.sessions = true;
         self
     }
 
     /// Calls the adapters under test at `host:port` and not in the process.
     pub fn at(mut self, address: impl ToString) -> Self {
-        self.address = Some(address.to_string());
+        self.parts.address = Some(address.to_string());
         self
     }
 
     /// Sets the options for building the configuration.
     pub fn options(mut self, options: BuildOptions) -> Self {
-        self.options = options;
+        self.parts.options = options;
         self
     }
 
@@ -213,16 +183,15 @@ impl<A> Setup<A> {
     ///
     /// # Errors
     /// If the configuration has errors.
-    pub async fn start(mut self) -> Result<FakeMixer, RejectedConfigError> {
+    pub async fn start(self) -> Result<FakeMixer, RejectedConfigError> {
         let host = self.host()?;
-        let mut base = resources::manifest(host.adapters(), self.sessions);
-        let more = std::mem::take(&mut self.templates).into_iter();
-        base.extend(more.map(|(name, descriptor)| resources::template(name, descriptor)));
-        if !self.attributes.is_empty() {
-            base.push(resources::attributes(&self.attributes));
+        let Parts { templates, attributes, resources, faults, sessions, address, options, .. } = self.parts;
+        let mut base = resources::manifest(host.adapters(), sessions);
+        base.extend(templates.into_iter().map(|(name, descriptor)| resources::template(name, descriptor)));
+        if !attributes.is_empty() {
+            base.push(resources::attributes(&attributes));
         }
-        let (resources, faults) = (std::mem::take(&mut self.resources), std::mem::take(&mut self.faults));
-        let mixer = FakeMixer::new(host, base, self.address, self.options);
+        let mixer = FakeMixer::new(host, base, address, options);
         mixer.configure(resources, faults).await?;
         Ok(mixer)
     }
@@ -230,7 +199,7 @@ impl<A> Setup<A> {
     fn host(&self) -> Result<Arc<Host>, StartError> {
         let runtime = Runtime::current();
         let builder = Adapters::builder(runtime.clone());
-        let adapters = self.adapters.values().fold(builder, |builder, add| add(builder)).build()?;
+        let adapters = self.parts.adapters.values().fold(builder, |builder, add| add(builder)).build()?;
         let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime));
         Ok(Arc::new(host.with_access(AccessPolicy::unrestricted())))
     }

@@ -2,28 +2,52 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{args::MixerArgs, check_request, print::print_check};
-use crate::cli::attribute_args::{AttributeArgs, how_to_write};
+use super::{
+    args::MixerArgs,
+    check_request,
+    print::{print_check, print_report},
+    report_request,
+};
+use crate::cli::attribute_args::AttributeArgs;
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, check_request::QuotaParams};
 
-pub(crate) const EXAMPLES: &str = concat!(
-    "\
-Examples:
-  mixer-adapter quota requests
-  mixer-adapter quota requests --amount 30 --best-effort \\
-      --attributes source.name=alice
-  mixer-adapter quota requests --dedup-id a-call --json \\
-      | jq .quotas.requests.granted_amount
+/// Send a check to a Mixer, and print the answer
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    attributes: AttributeArgs,
 
-A quota request is part of a check: if the check is denied, nothing is granted. A quota that no rule has is granted in
-full, as by a real Mixer, with a warning; `serve --on-unknown-quota deny` grants nothing.
+    #[command(flatten)]
+    mixer: MixerArgs,
+}
 
-",
-    how_to_write!(),
-    "
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let attributes = self.mixer.request(&self.attributes)?;
+        let request = check_request(&attributes, self.mixer.known_words()?);
+        let asked = self.mixer.check(&request)?;
+        print_check(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
+    }
+}
 
-Exit codes: 0 an answer (a grant of nothing is one), 1 a gRPC error, 2 usage error."
-);
+/// Send a report of completed requests to a Mixer
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    attributes: AttributeArgs,
+
+    #[command(flatten)]
+    mixer: MixerArgs,
+}
+
+impl Report {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let requests = self.mixer.requests(&self.attributes)?;
+        let request = report_request(&requests, self.mixer.known_words()?);
+        let asked = self.mixer.report(&request)?;
+        print_report(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
+    }
+}
 
 /// Request quota from a Mixer, and print the grant
 #[derive(Debug, Args)]
