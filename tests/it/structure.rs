@@ -317,6 +317,28 @@ fn the_engine_does_not_depend_on_streams_and_configuration_not_on_the_network() 
     assert!(["hyper", "h2", "tonic"].iter().all(|package| !config.contains(*package)), "{config:?}");
 }
 
+/// Otherwise `cargo test` after `cargo run` compiles packages of the registry again, and `cargo run` after it.
+#[test]
+fn programs_and_tests_share_what_they_compile_and_the_program_alone_has_no_clock_of_tests() {
+    let tree = |arguments: &[&str]| -> BTreeSet<String> {
+        let tree = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "--prefix", "none", "--format", "{p} {f}"])
+            .args(arguments)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        let lines = String::from_utf8(tree.stdout).unwrap();
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    };
+    let (run, tests) = (tree(&["-e", "normal"]), tree(&["-e", "normal,dev"]));
+    let again: Vec<_> = run.difference(&tests).collect();
+    assert!(again.is_empty(), "add the features that tests turn on to tests/adapters/Cargo.toml: {again:?}");
+    assert!(run.iter().any(|line| line.starts_with("tokio v") && line.contains("test-util")));
+    let program = tree(&["-e", "normal", "-p", "mixer-adapters"]);
+    assert!(!program.iter().any(|line| line.contains("test-util")), "{program:?}");
+}
+
 /// Without a package, `cargo run` needs one program to choose.
 #[test]
 fn one_package_has_the_program_that_cargo_run_means() {
