@@ -10,10 +10,9 @@ use super::attribute_args::HOW_TO_WRITE;
 pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
     // Variables and values would take most of the short help.
     let short = arguments.iter().any(|argument| argument == "-h");
-    let command = match command
-        .get_after_long_help()
-        .map(|text| with_headings(&paragraphs(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE))))
-    {
+    let command = match command.get_after_long_help().map(|text| {
+        with_headings(&paragraphs(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE.trim_end())))
+    }) {
         Some(text) => command.after_long_help(text),
         None => command,
     };

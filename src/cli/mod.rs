@@ -145,7 +145,7 @@ const GLOBAL: &str = "Flags of all commands";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = "More flags: `serve --help`.", after_long_help = include_str!("texts/serve.txt"))]
+    #[command(after_help = "--help has more flags.", after_long_help = include_str!("texts/serve.txt"))]
     Serve(Box<serve::Serve>),
     #[command(after_long_help = include_str!("texts/source.txt"))]
     Source(Box<source::Source>),
