@@ -59,7 +59,9 @@ struct Served {
     source: Option<Server>,
     server: Option<Server>,
     valid: [bool; 3],
-    /// Whether everything was valid at some time since the server started.
+    /// The parts that a restarted server is sent without a fault: a source serves what a file held before its fault.
+    served: [bool; 3],
+    /// Whether the server may have received everything without a fault since it started.
     may_be_live: bool,
 }
 
@@ -72,6 +74,7 @@ impl Served {
             source: None,
             server: None,
             valid: [true; 3],
+            served: [true; 3],
             may_be_live: false,
         };
         (0..PARTS.len()).for_each(|part| served.write(part, part != faulty));
@@ -88,7 +91,8 @@ impl Served {
         fs::write(&new, content).unwrap();
         fs::rename(new, self.directory.path().join(name)).unwrap();
         self.valid[part] = is_valid;
-        self.may_be_live |= self.valid == [true; 3];
+        self.served[part] = is_valid || (self.served[part] && self.source.is_some());
+        self.may_be_live |= self.served == [true; 3];
     }
 
     fn start_source(&mut self) {
@@ -96,6 +100,7 @@ impl Served {
             return;
         }
         self.source = None;
+        self.served = self.valid;
         let ports = ["--listen", &self.address, "--admin", "127.0.0.1:0", "--log", "error"];
         let mut source = binary();
         source.arg("source").arg(self.directory.path()).args(ports);
@@ -106,7 +111,7 @@ impl Served {
 
     fn start_server(&mut self) {
         self.server = None;
-        self.may_be_live = self.valid == [true; 3];
+        self.may_be_live = self.served == [true; 3];
         let url = match self.scheme {
             Some(scheme) => format!("{scheme}://{}", self.address),
             None => self.directory.path().to_str().unwrap().to_owned(),
@@ -120,9 +125,15 @@ impl Served {
         for _ in 0..3 {
             let check =
                 run(&["check", "request.path=/admin", "--address", &server.grpc, "--timeout", "300ms"]);
-            let is_unavailable = check.code == 1 && check.stderr.contains("UNAVAILABLE");
+            // Right after its start a server waits for its configuration, until the deadline of the check.
+            let is_unanswered =
+                ["UNAVAILABLE", "DEADLINE_EXCEEDED"].iter().any(|code| check.stderr.contains(code));
             let is_denied = self.may_be_live && check.stdout.starts_with("denied: ");
-            assert!(is_unavailable || is_denied, "{:?} {steps:?}: {check:?}", self.scheme);
+            assert!(
+                (check.code == 1 && is_unanswered) || is_denied,
+                "{:?} {steps:?}: {check:?}",
+                self.scheme
+            );
             if !self.may_be_live {
                 let ready = server.get("/readyz");
                 assert!(ready.contains("503 Service Unavailable"), "{:?} {steps:?}: {ready}", self.scheme);
