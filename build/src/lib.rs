@@ -57,10 +57,11 @@
 //! ```
 //!
 //! The names derive from the option template_name, or else from the last part of the package. The types of fields are
-//! string, int64, double, bool, those of policy/v1beta1/type.proto except `StringMap`, messages of the file, which can be
-//! repeated, and maps of these with string keys. A template of variety ATTRIBUTE_GENERATOR or CHECK_WITH_OUTPUT also has the
-//! message `OutputTemplate`, whose fields become attributes: without `Value`, messages and repeated fields, and with maps of
-//! strings only. [`SchemaError`] lists what is refused, and where this is stricter than mixgen.
+//! string, int64, double, bool, the messages of policy/v1beta1/type.proto except `StringMap`, messages of the file,
+//! which can be repeated, and maps of these with string keys. A template of variety ATTRIBUTE_GENERATOR or
+//! CHECK_WITH_OUTPUT also has the message `OutputTemplate`, whose fields become attributes: without `Value`, messages
+//! and repeated fields, and with maps of strings only. [`SchemaError`] lists the rejected schemas, and the rules that
+//! are stricter than mixgen's.
 
 mod comments;
 mod config;
@@ -120,7 +121,7 @@ pub fn template(template_proto: impl AsRef<Path>) {
 
 /// Compiles files, given by their paths below one of the folders, and returns them with their imports and comments.
 ///
-/// They can import what templates and configurations can: files of the folders, those of `mixer-adapter-proto` and `google/protobuf/*`.
+/// They can import files of the folders, files of `mixer-adapter-proto` and `google/protobuf/*`.
 ///
 /// # Errors
 /// A file is missing or not valid; the text contains file, line, column and reason.

@@ -93,9 +93,9 @@ fn extern_message(config: &mut Config, message: &MessageDescriptor, module: &str
 }
 
 fn extern_path(config: &mut Config, proto: &str, rust: String) {
-    let is_value = |name: &str| VALUES.iter().any(|(value, _)| *value == name);
-    // A path can be set only once, and `framework_config` sets those of values.
-    if !proto.strip_prefix("istio.policy.v1beta1.").is_some_and(is_value) {
+    // A path can be set only once, and `framework_config` sets the paths of values.
+    let name = proto.strip_prefix("istio.policy.v1beta1.");
+    if !VALUES.iter().any(|(value, _)| Some(*value) == name) {
         config.extern_path(format!(".{proto}"), rust);
     }
 }

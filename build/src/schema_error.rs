@@ -114,7 +114,7 @@ pub enum SchemaError {
         /// The generated name.
         name: String,
     },
-    /// A template with the name of one of its messages. Stricter than mixgen.
+    /// A template that is named like a message in its file. Stricter than mixgen.
     #[error(
         "a template cannot have the name `{name}` of one of its messages: change the last part of the package, \
              or template_name"

@@ -24,7 +24,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Compiles a file. It may import files in its folder and below, those of `mixer-adapter-proto` and `google/protobuf/*`.
+    /// Compiles a file. It may import files in its folder and below, files of `mixer-adapter-proto` and
+    /// `google/protobuf/*`.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         fs::metadata(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -59,7 +60,7 @@ pub(crate) fn compile_text(name: &str, text: &str) -> Result<FileDescriptor, Err
     compiler.descriptor_pool().get_file_by_name(name).ok_or_else(|| Error::FileName { path: name.into() })
 }
 
-/// Compiles files, which may also import those of `mixer-adapter-proto` and `google/protobuf/*`.
+/// Compiles files, which may also import files of `mixer-adapter-proto` and `google/protobuf/*`.
 pub(crate) fn compile(
     mut files: ChainFileResolver,
     names: impl IntoIterator<Item = impl AsRef<Path>>,

@@ -86,7 +86,7 @@ impl ServiceProto<'_> {
         Ok(())
     }
 
-    /// Returns the field that is added to those of `Template`.
+    /// Returns the additional field of `Template`.
     fn extra_field(&self, view: View) -> Option<String> {
         match view {
             View::Instance => Some(format!("  // The instance's full name.\n  string name = {NAME};\n")),

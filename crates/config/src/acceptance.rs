@@ -6,12 +6,12 @@
 //!    '----------Decision-----------'
 //! ```
 //!
-//! An offer becomes a candidate, and stays one until it is in use or its source replaces it. Each offer that arrives is decided on
-//! together with all candidates, because changes of one collection often need those of another: first all of them together, then
-//! without those that the faults name, then each alone in Mixer's processing order, then all but one.
+//! An offer becomes a candidate, and stays one until it is in use or its source replaces it. Each new offer is decided
+//! together with all candidates, because changes of one collection often need changes of another. The order of
+//! attempts: all together, without the faulty ones, each alone in Mixer's processing order, all but one.
 //!
 //! Until every required collection has come, offers that can be read are acknowledged, and nothing is applied. The first configuration
-//! is applied as a whole: a faulty offer of one source delays those of all ([`first`](super::first)).
+//! is applied as a whole: a faulty offer of one source delays all offers ([`first`](super::first)).
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -24,7 +24,6 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     candidate::{Candidate, accept, join},
-    change::Change,
     collection::Collection,
     first::{self, FirstConfiguration},
     holdings::{HeldBack, Holdings, Loss},
@@ -140,8 +139,9 @@ struct SourceState {
 impl SourceState {
     /// Returns whether the first configuration needs this update.
     fn requires(&self, update: &Update) -> bool {
-        let is_required = |change: &Change| self.required.contains(&change.collection);
-        !self.required.is_empty() && (update.changes.is_empty() || update.changes.iter().any(is_required))
+        !self.required.is_empty()
+            && (update.changes.is_empty()
+                || update.changes.iter().any(|change| self.required.contains(&change.collection)))
     }
 
     fn connected_for(&self) -> Option<Duration> {
@@ -205,9 +205,10 @@ impl<A: Apply> Acceptance<A> {
                 while let Ok(batch) = batches.try_recv() {
                     self.enqueue(batch);
                 }
-                match self.awaited.is_empty() {
-                    true => self.decide().await,
-                    false => self.acknowledge(|_| true),
+                if self.awaited.is_empty() {
+                    self.decide().await
+                } else {
+                    self.acknowledge(|_| true)
                 }
                 self.report();
             }
@@ -215,7 +216,7 @@ impl<A: Apply> Acceptance<A> {
         tokio::join!(join_all(running), decide);
     }
 
-    /// Makes offers candidates: each adds to the earlier ones of its source, or replaces them.
+    /// Makes offers candidates: each adds to earlier candidates of its source, or replaces them.
     fn enqueue(&mut self, (source, offers): (usize, Vec<Offer>)) {
         for offer in offers {
             let (update, decider) = offer.into_parts();
@@ -351,8 +352,10 @@ impl<A: Apply> Acceptance<A> {
     async fn decide(&mut self) {
         self.acknowledge(|source| source.holdings.held_back.is_some());
         let sources = &self.sources;
-        let is_free = |candidate: &mut Candidate| sources[candidate.source].holdings.held_back.is_none();
-        let mut candidates: Vec<Candidate> = self.candidates.extract_if(.., is_free).collect();
+        let mut candidates: Vec<Candidate> = self
+            .candidates
+            .extract_if(.., |candidate| sources[candidate.source].holdings.held_back.is_none())
+            .collect();
         candidates.sort_by_key(|candidate| candidate.update.order());
         for candidate in &mut candidates {
             candidate.refused_after = None;
@@ -382,8 +385,10 @@ impl<A: Apply> Acceptance<A> {
         while let Err(faults) = self.apply(first.update(candidates)).await {
             let may_miss =
                 |candidate: &Candidate| !self.sources[candidate.source].requires(&candidate.update);
-            let may_skip = |candidate: &Candidate| self.sources[candidate.source].skip_bad_resources;
-            if !first.leave_out(candidates, &faults, may_miss, may_skip) {
+            let left_out = first.leave_out(candidates, &faults, may_miss, |candidate| {
+                self.sources[candidate.source].skip_bad_resources
+            });
+            if !left_out {
                 self.newly_refused += first::refuse(candidates, &first.all_faults(faults));
                 return false;
             }
@@ -393,10 +398,10 @@ impl<A: Apply> Acceptance<A> {
         true
     }
 
-    /// Applies all candidates together, or those that the faults do not name. Returns whether some were accepted.
+    /// Applies all candidates together, or without the faulty ones. Returns whether some were accepted.
     async fn apply_together(&mut self, candidates: &mut Vec<Candidate>) -> bool {
-        let has_changes = |index: &usize| !candidates[*index].update.changes.is_empty();
-        let mut together: Vec<usize> = (0..candidates.len()).filter(has_changes).collect();
+        let mut together: Vec<usize> =
+            (0..candidates.len()).filter(|index| !candidates[*index].update.changes.is_empty()).collect();
         while together.len() > 1 {
             match self.apply(join(candidates, &together)).await {
                 Ok(()) => {
@@ -455,10 +460,11 @@ impl<A: Apply> Acceptance<A> {
         false
     }
 
-    /// Applies all candidates but one: the faults may be those of one that is not named. Returns whether some were accepted.
+    /// Applies all candidates but one: a candidate may cause faults that do not name it. Returns whether some were
+    /// accepted.
     async fn apply_all_but_one(&mut self, candidates: &mut Vec<Candidate>) -> bool {
-        let has_changes = |index: &usize| !candidates[*index].update.changes.is_empty();
-        let all: Vec<usize> = (0..candidates.len()).filter(has_changes).collect();
+        let all: Vec<usize> =
+            (0..candidates.len()).filter(|index| !candidates[*index].update.changes.is_empty()).collect();
         if all.len() < 3 {
             return false;
         }

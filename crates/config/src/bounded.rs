@@ -1,4 +1,4 @@
-//! Texts of limited length, for peers, logs and status pages: what a peer or an author sends may be long.
+//! Texts of limited length for peers, logs and status pages.
 
 /// The longest text in a NACK or a status, in bytes: far below what peers accept in one message or header.
 pub const MAX_TEXT: usize = 2_000;

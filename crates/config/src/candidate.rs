@@ -8,7 +8,7 @@ use crate::{
     validation_error::ValidationError,
 };
 
-/// The difference between what a source offers and what is in use.
+/// The difference between offered and active configuration.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) source: usize,
@@ -80,12 +80,15 @@ impl Candidate {
     /// Returns the errors that are about this candidate.
     pub(crate) fn own_faults(&self, faults: &[ValidationError]) -> Vec<ValidationError> {
         let own: HashSet<&ResourceName> = self.resources().collect();
-        let is_own = |fault: &&ValidationError| {
-            fault.is_error()
-                && (self.update.faults.contains(fault)
-                    || fault.resource.as_ref().is_some_and(|name| own.contains(name)))
-        };
-        faults.iter().filter(is_own).cloned().collect()
+        faults
+            .iter()
+            .filter(|fault| {
+                fault.is_error()
+                    && (self.update.faults.contains(fault)
+                        || fault.resource.as_ref().is_some_and(|name| own.contains(name)))
+            })
+            .cloned()
+            .collect()
     }
 
     /// Returns its resources that errors name.

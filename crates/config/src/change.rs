@@ -46,7 +46,7 @@ impl Change {
         Self { collection, version: version(content.resources()), content }
     }
 
-    /// Creates full changes of the collections that these resources belong to, and empty ones of Mixer's other collections.
+    /// Creates full changes of the collections of these resources, and empty changes of Mixer's other collections.
     pub fn full_sets(resources: Vec<Resource>) -> Vec<Self> {
         let mut sets: BTreeMap<Collection, Vec<Arc<Resource>>> =
             Collection::mixer().map(|collection| (collection, Vec::new())).collect();

@@ -80,14 +80,13 @@ pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
     ((close || swapped) && !right).then(|| format!("{GROUP}/{VERSION}"))
 }
 
-/// Returns whether a resource of another group is meant for Mixer by its kind and the fields of its spec. Mixer's kinds are in lower case and
-/// those of other groups usually not, so that case does not count in Istio's groups only.
+/// Returns whether a resource of another group is meant for Mixer by its kind and the fields of its spec. Mixer's kinds
+/// are in lower case, kinds of other groups usually are not: the case is ignored in Istio's groups only.
 pub(super) fn resembles_mixers(api_version: &str, kind: &str, spec: &Json) -> bool {
     let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
     let of_istio = group.split('.').any(|label| label == "istio");
-    let is = |known: Kind| match of_istio {
-        true => kind.eq_ignore_ascii_case(known.as_str()),
-        false => kind == known.as_str(),
+    let is = |known: Kind| {
+        if of_istio { kind.eq_ignore_ascii_case(known.as_str()) } else { kind == known.as_str() }
     };
     let has = |field: &str| !spec[field].is_null();
     let compiled = |camel: &str, snake: &str| has(camel) || has(snake);
@@ -125,11 +124,10 @@ impl Collection {
     /// `istio/networking/v1alpha3/VirtualService`.
     fn of_kind(name: &str) -> Option<Self> {
         let (directory, kind) = name.rsplit_once('/')?;
-        let is_it = |collection: &Self| {
+        Self::known().find(|collection| {
             let in_it = collection.as_str().rsplit_once('/').is_some_and(|(other, _)| other == directory);
             in_it && collection.kind().is_some_and(|known| known.as_str().eq_ignore_ascii_case(kind))
-        };
-        Self::known().find(is_it)
+        })
     }
 
     /// Returns all collections of Mixer and of Istio.
@@ -143,9 +141,12 @@ impl Collection {
         if self.kind().is_some() || envoys().any(|known| known == self.as_str()) {
             return None;
         }
-        let names = Self::known().filter_map(|known| match self.is_of_messages() {
-            true => known.message().map(str::to_owned),
-            false => Some(known.as_str().to_owned()),
+        let names = Self::known().filter_map(|known| {
+            if self.is_of_messages() {
+                known.message().map(str::to_owned)
+            } else {
+                Some(known.as_str().to_owned())
+            }
         });
         let names: Vec<String> = names.collect();
         suggest(self.as_str(), names.iter().map(String::as_str).chain(envoys())).map(str::to_owned)
@@ -204,13 +205,14 @@ impl Collection {
         Self(Cow::Owned(format!("k8s/{api_version}/{kind}")))
     }
 
-    /// Returns the collection of resources whose specs are that message, if one of Istio's kinds has it.
+    /// Returns the collection whose resources have this message as their spec, if it belongs to a kind of Istio.
     pub fn of_message(message: &str) -> Option<Self> {
         // Older documents write the package in this form.
         let alias = message.strip_prefix("istio.io.").map(|rest| format!("istio.{rest}"));
         let message = alias.as_deref().unwrap_or(message);
-        let istios = || Istio::of_message(message).map(|known| Self(Cow::Borrowed(known.collection)));
-        Self::mixer().find(|collection| collection.message() == Some(message)).or_else(istios)
+        Self::mixer()
+            .find(|collection| collection.message() == Some(message))
+            .or_else(|| Istio::of_message(message).map(|known| Self(Cow::Borrowed(known.collection))))
     }
 
     /// Returns the kind of the resources in this collection, if they are Istio's.
@@ -247,8 +249,8 @@ impl Collection {
         }
     }
 
-    /// Returns the kind of the resources for Mixer, one of six, also if they are of a legacy kind; `None` if Mixer does
-    /// not use them.
+    /// Returns the kind of the resources for Mixer (legacy kinds as their successors); `None` if Mixer does not use
+    /// them.
     pub fn role(&self) -> Option<Kind> {
         let known = COLLECTIONS.iter().find(|(name, _)| *name == self.0).map(|(_, kind)| kind);
         known.or_else(|| self.legacy().map(|(_, _, role)| role)).cloned()

@@ -28,7 +28,7 @@ impl CollectionFilter {
         }
     }
 
-    /// Returns the collections to request from a server: the named ones, or those of Mixer that no other source serves.
+    /// Returns the collections to request from a server: the named ones, or Mixer's collections without another source.
     pub fn collections(&self) -> Vec<Collection> {
         match self {
             Self::Only(own) => own.iter().cloned().collect(),

@@ -1,5 +1,5 @@
-//! Resources of Envoy in the form of its own files: a `DiscoveryResponse`, whose resources have their type under
-//! `@type` (docs/behaviour/xds.md#files).
+//! Resources in Envoy's file format: a `DiscoveryResponse` whose resources have an `@type`
+//! (docs/behaviour/xds.md#files).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const RESOURCES: &str = "resources";
 const TYPE: &str = "@type";
-/// A field beside those of the message: the nodes that can see the resources.
+/// An additional field: the nodes that can see the resources.
 const NODE: &str = "node";
 /// The wrapper of a resource for its names and time to live (docs/behaviour/xds.md#ttl).
 const ENVELOPE: &str = "envoy.service.discovery.v3.Resource";
@@ -164,7 +164,7 @@ fn bare(
         return wrong(field, format!("a {message} is called by its {field}, and it has none"));
     };
     let name = ResourceName::new(name, Kind::Other(message.into()), "");
-    // Resources in version 2 of Envoy's API are those of version 3 in another form.
+    // Version 2 of Envoy's API shares the collections of version 3.
     let collection = Collection::of_message(message)
         .unwrap_or_else(|| Collection::new(successor(message).unwrap_or(message)));
     let mut spec = json;

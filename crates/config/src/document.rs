@@ -109,7 +109,7 @@ fn reason(error: &serde_saphyr::Error, column: u64) -> String {
         }
         other => {
             let reason = DefaultMessageFormatter.format_message(other);
-            // The parser names what is not allowed, but not the correction.
+            // The parser does not suggest corrections.
             let hint = if reason.contains("tab") { "; indent with spaces" } else { "" };
             format!("{reason}{hint}")
         }
@@ -183,9 +183,10 @@ impl Reader<'_> {
     fn field(&mut self, key: Spanned<String>, item: Spanned<Tree>) -> (String, Json, Lines) {
         let position = self.place.position(key.referenced.line(), key.referenced.column());
         let line = position.line;
-        let step = match key.value.contains(['.', '[', '"']) {
-            true => format!("[{:?}]", key.value),
-            false => format!(".{}", key.value),
+        let step = if key.value.contains(['.', '[', '"']) {
+            format!("[{:?}]", key.value)
+        } else {
+            format!(".{}", key.value)
         };
         let truth = self.written(key.defined).filter(|word| *word == key.value).and_then(yaml11_boolean);
         let (value, lines) = self.under(&step, item);

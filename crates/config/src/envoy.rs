@@ -45,7 +45,7 @@ pub fn successor(message: &str) -> Option<&'static str> {
     SUCCESSORS.get(message).copied()
 }
 
-/// The message of v2 that became this one of v3.
+/// Returns the message of v2 that became this message of v3.
 pub fn predecessor(message: &str) -> Option<&'static str> {
     PREDECESSORS.get(message).copied()
 }

@@ -17,7 +17,8 @@ use crate::{
 /// A field of a message that has another meaning in another version of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The path of the field, `actions[0].handler`; that of the enclosing message if the field has no name here.
+    /// The path of the field, such as `actions[0].handler`; the path of the enclosing message if the field has no name
+    /// here.
     pub field: String,
     /// Whether it is unknown or deprecated.
     pub topic: Topic,
@@ -50,7 +51,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Adds the use of a deprecated element. `options` are its own and those of its file.
+    /// Adds the use of a deprecated element. `options` are the options of the element and of its file.
     fn deprecated(&mut self, field: String, element: String, options: &[DynamicMessage; 2], reason: String) {
         let [mark, version] = [(&options[0], "deprecated_since"), (&options[1], "version")]
             .map(|(options, name)| stated(options, name));

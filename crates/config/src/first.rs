@@ -1,7 +1,7 @@
 //! The first configuration of a server, before which it answers nothing.
 //!
-//! It has what all sources offer, as a whole: without a rule that is faulty, what the rule denies would be allowed. It lacks
-//! only faulty offers of collections that are not required, and faulty resources of sources that may skip them.
+//! It contains all offers as a whole: without a faulty rule, requests that the rule denies would be allowed. Only
+//! faulty offers of collections that are not required are missing, and faulty resources of sources that may skip them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -33,7 +33,7 @@ impl FirstConfiguration {
         Update::join(&parts)
     }
 
-    /// Leaves out what is at fault and may be. Returns whether anything was, and something remains.
+    /// Removes faulty candidates that may be missing. Returns whether it removed any and others remain.
     pub(crate) fn leave_out(
         &mut self,
         candidates: &[Candidate],

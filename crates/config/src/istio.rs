@@ -1,7 +1,7 @@
 //! The kinds of Istio that Mixer does not use, with the names of their collections and messages: the tables of Galley
 //! and Pilot (docs/behaviour/mcp.md#collections and the collections that the recorded Galley serves).
 
-/// One of the kinds.
+/// A kind of Istio's resources.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Istio {
     /// The collection, `istio/networking/v1alpha3/gateways`.

@@ -1,12 +1,12 @@
-//! Configuration: resources, files of them, and what is wrong with them.
+//! Configuration: resources, their files, and their faults.
 //!
 //! ```text
 //! text --parse--> resources --source--> changes --acceptance--> set --> (the engine builds a snapshot)
 //! ```
 //!
-//! A [`Resource`] is who it is and a spec as JSON; an [`Entry`] of a [`ConfigSet`] is a resource understood; a [`ValidationError`] says what is
-//! wrong, in which file and line, in which field. Nothing here knows templates, adapters or expressions: that is the
-//! engine's part. Sources other than files, and the messages of other programs such as Envoy, are in `mixer-adapter-streams`.
+//! A [`Resource`] has a name and a spec as JSON; an [`Entry`] of a [`ConfigSet`] has the decoded spec; a
+//! [`ValidationError`] is a fault with file, line and field. Templates, adapters and expressions are the engine's part.
+//! Sources other than files, and the messages of other programs such as Envoy, are in `mixer-adapter-streams`.
 
 mod acceptance;
 pub mod annotations;

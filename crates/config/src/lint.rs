@@ -41,9 +41,8 @@ pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<Va
 }
 
 fn is_dns_label(text: &str) -> bool {
-    let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     (1..=63).contains(&text.len())
-        && text.bytes().all(is_inner)
+        && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-')
 }
@@ -97,8 +96,8 @@ fn odd_literal(text: &str) -> Option<String> {
     is_odd.then(|| format!("is the text {inner}, backslashes included: nothing is escaped here"))
 }
 
-/// Such a quota is granted in full whenever one of the rules does not match, whatever the adapter answers for the
-/// others (docs/behaviour/dispatch.md#quota).
+/// Such a quota is granted in full whenever one rule does not match, even if the adapter denies it for another rule
+/// (docs/behaviour/dispatch.md#quota).
 fn quotas_of_two_rules(
     set: &ConfigSet,
     is_quota: impl Fn(&ResourceName) -> bool,
@@ -139,8 +138,10 @@ mod tests {
         assert_eq!(parsed.faults, []);
         let (set, faults) = ConfigSet::of(parsed.resources);
         assert_eq!(faults, []);
-        let is_quota = |instance: &ResourceName| instance.name().starts_with("quota");
-        lint(&set, is_quota).iter().map(ToString::to_string).collect()
+        lint(&set, |instance: &ResourceName| instance.name().starts_with("quota"))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -221,17 +222,20 @@ spec:
 
     #[test]
     fn a_received_name_that_kubernetes_would_refuse_is_warned_about() {
-        let received = |name: &str| {
-            let name = ResourceName::new(name, Kind::Rule, "ns");
-            crate::Resource::new(
-                name,
-                crate::Collection::new("istio/policy/v1beta1/rules"),
-                serde_json::json!({"match": "true"}),
-                "mcp://a:1",
-            )
-        };
         let names = ["good", "v1.good-2", "my_rule", "Rule", "-a", "a..b"];
-        let (set, _) = ConfigSet::of(names.map(received).into());
+        let (set, _) = ConfigSet::of(
+            names
+                .map(|name| {
+                    let name = ResourceName::new(name, Kind::Rule, "ns");
+                    crate::Resource::new(
+                        name,
+                        crate::Collection::new("istio/policy/v1beta1/rules"),
+                        serde_json::json!({"match": "true"}),
+                        "mcp://a:1",
+                    )
+                })
+                .into(),
+        );
         let found: Vec<_> = lint(&set, |_| false).iter().map(ToString::to_string).collect();
         let warned: Vec<_> = found.iter().filter(|text| text.contains("is not made of DNS labels")).collect();
         assert_eq!(warned.len(), 4, "{found:?}");

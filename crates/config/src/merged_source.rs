@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use crate::{collection::Collection, collection_filter::CollectionFilter, source::Source};
 
-/// One of the sources whose configuration is merged.
+/// A source whose configuration is merged with other sources.
 pub struct MergedSource {
     /// The source.
     pub source: Box<dyn Source>,
@@ -12,7 +12,7 @@ pub struct MergedSource {
     pub filter: CollectionFilter,
     /// The collections that the first configuration waits for.
     pub required: BTreeSet<Collection>,
-    /// Whether an update comes into use without those of its resources that are faulty.
+    /// Whether an update is applied without its faulty resources.
     pub skip_bad_resources: bool,
 }
 

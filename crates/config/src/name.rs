@@ -101,9 +101,10 @@ impl ResourceName {
 
     /// Returns the shortest reference to this resource from a namespace.
     pub(crate) fn reference_from(&self, namespace: &str) -> String {
-        match self.namespace() == namespace {
-            true => self.name().to_owned(),
-            false => format!("{}.{}", self.name, self.namespace),
+        if self.namespace() == namespace {
+            self.name().to_owned()
+        } else {
+            format!("{}.{}", self.name, self.namespace)
         }
     }
 }

@@ -70,12 +70,15 @@ impl Update {
     /// Returns whether a later update of the same source replaces this one, or adds to it: it has changes of the same
     /// collections, or this one only reports that nothing can be read.
     pub(crate) fn is_replaced_by(&self, later: &Self) -> bool {
-        let is_in = |own: &Change| later.changes.iter().any(|change| change.collection == own.collection);
-        self.changes.is_empty() || self.changes.iter().any(is_in)
+        self.changes.is_empty()
+            || self
+                .changes
+                .iter()
+                .any(|own| later.changes.iter().any(|change| change.collection == own.collection))
     }
 
-    /// Returns the order among updates: that of its first kind in Mixer's processing order, and the last for kinds that
-    /// are not Mixer's.
+    /// Returns the sort key of the update: its first kind in Mixer's processing order; updates without Mixer's kinds
+    /// come last.
     pub(crate) fn order(&self) -> (bool, Option<Kind>) {
         let role = self.changes.iter().filter_map(|change| change.collection.role()).min();
         (role.is_none(), role)
@@ -126,7 +129,7 @@ impl<T> Offer<T> {
         (Self { content, decider: Decider(sender) }, Decisions { receiver, decided: false })
     }
 
-    /// Returns what is offered.
+    /// Returns the offered content.
     pub fn content(&self) -> &T {
         &self.content
     }

@@ -87,8 +87,8 @@ impl Parser {
         let Json::Array(items) = document.json["items"].take() else { return };
         for (index, (json, lines)) in items.into_iter().zip(&mut lines.children).enumerate() {
             let within = format!("items[{index}].");
-            let of_item = |boolean: &mut Boolean| boolean.field.starts_with(&within);
-            let mut booleans: Vec<_> = document.booleans.extract_if(.., of_item).collect();
+            let mut booleans: Vec<_> =
+                document.booleans.extract_if(.., |boolean| boolean.field.starts_with(&within)).collect();
             booleans.iter_mut().for_each(|boolean| _ = boolean.field.drain(..within.len()));
             self.resource(Document { json, lines: std::mem::take(lines), booleans });
         }
@@ -289,15 +289,14 @@ fn identity(
         "name" if is_valid(&name) => Ok(name),
         "name" => Err(IdentityError::Name(name)),
         // A path in a hierarchy of any depth.
-        _ => match name
-            .strip_prefix('/')
-            .unwrap_or(&name)
-            .split('/')
-            .all(|part| is_valid(part) && !part.contains('.'))
-        {
-            true => Ok(name.strip_prefix('/').map_or_else(|| name.clone(), Arc::from)),
-            false => Err(IdentityError::Namespace(name)),
-        },
+        _ => {
+            let path = name.strip_prefix('/').unwrap_or(&name);
+            if path.split('/').all(|part| is_valid(part) && !part.contains('.')) {
+                Ok(if path.len() < name.len() { path.into() } else { name })
+            } else {
+                Err(IdentityError::Namespace(name))
+            }
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Resource {
         self.origin.line == 0
     }
 
-    /// Returns its kind for Mixer, one of six, also if it is of a legacy kind; `None` if Mixer does not use it.
+    /// Returns its kind for Mixer (a legacy kind as its successor); `None` if Mixer does not use it.
     pub fn role(&self) -> Option<Kind> {
         self.collection.role()
     }

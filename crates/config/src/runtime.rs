@@ -22,7 +22,7 @@ const MAX_KEY: usize = 512;
 /// Maximum number of names that a layer allows.
 const MAX_NAMES: usize = 1000;
 
-/// Envoy's message, the only one that this crate reads.
+/// The descriptor of Envoy's message.
 static MESSAGE: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| {
     let (package, name) = RUNTIME.rsplit_once('.')?;
     let field = |name: &str, number, kind: Type, type_name: Option<&str>| FieldDescriptorProto {
@@ -59,9 +59,10 @@ pub(super) fn allowed_deprecated(layer: &Resource) -> Result<BTreeSet<String>, V
     let json = serde_json::to_value(read(layer)?).map_err(|error| layer.error("", error.to_string()))?;
     let mut allowed = BTreeSet::new();
     collect("", &json["layer"], &mut allowed);
-    match allowed.len() > MAX_NAMES {
-        true => Err(layer.error("layer", format!("allows more than {MAX_NAMES} deprecated fields"))),
-        false => Ok(allowed),
+    if allowed.len() > MAX_NAMES {
+        Err(layer.error("layer", format!("allows more than {MAX_NAMES} deprecated fields")))
+    } else {
+        Ok(allowed)
     }
 }
 

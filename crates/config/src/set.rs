@@ -39,12 +39,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Interprets the spec of a resource. If the spec did not change, the entry shares that of `before`.
+    /// Interprets the spec of a resource. An unchanged spec is shared with `before`.
     fn new(resource: Arc<Resource>, before: Option<&Self>) -> Self {
-        let same = |before: &&Self| {
-            before.resource.spec == resource.spec && before.resource.unknown == resource.unknown
-        };
-        if let Some(Self { spec: Ok(spec), foreign, .. }) = before.filter(same) {
+        if let Some(Self { spec: Ok(spec), foreign, resource: old }) = before
+            && old.spec == resource.spec
+            && old.unknown == resource.unknown
+        {
             return Self { spec: Ok(spec.clone()), foreign: foreign.clone(), resource };
         }
         let (spec, deprecated) = match Spec::read(&resource) {
@@ -67,8 +67,8 @@ impl ConfigSet {
         Self::default().apply(Change::full_sets(resources))
     }
 
-    /// Returns the set after changes that belong together, and the faults of their resources: invalid resources, which
-    /// are in the set with the reason, and duplicate names, of which the first stays.
+    /// Returns the set after changes that belong together, and the faults of their resources. Invalid resources are in
+    /// the set with their faults; of duplicates, the first is used.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<ValidationError>) {
         let mut next = self.clone();
         let mut faults = Vec::new();
@@ -175,8 +175,10 @@ impl ConfigSet {
         namespace: &str,
     ) -> Result<&Arc<Entry>, ResolveError> {
         let candidates = ResourceName::candidates(reference, kind, namespace);
-        let fits = |entry: &&Arc<Entry>| entry.resource.role().as_ref() == Some(kind);
-        match candidates.iter().find_map(|name| self.get(name).filter(fits)) {
+        match candidates
+            .iter()
+            .find_map(|name| self.get(name).filter(|entry| entry.resource.role().as_ref() == Some(kind)))
+        {
             Some(entry) => Ok(entry),
             None => Err(self.unresolved(kind, reference, namespace, &candidates)),
         }
@@ -206,7 +208,7 @@ impl ConfigSet {
         ResolveError(reason)
     }
 
-    /// Returns the number of resources of each collection, including those that Mixer does not use.
+    /// Returns the number of resources of each collection, including collections that Mixer does not use.
     pub fn counts(&self) -> BTreeMap<Collection, usize> {
         let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));
         let mut counts: BTreeMap<_, _> = others.collect();

@@ -42,7 +42,7 @@ pub enum Spec {
 pub struct Handler {
     /// The adapter.
     pub adapter: Target,
-    /// The adapter's configuration as it was written; `None` if there is none, which is not the same as `{}`.
+    /// The adapter's configuration as written; `None` if missing, which differs from `{}`.
     pub params: Option<Map<String, Json>>,
     /// The address of the adapter, if it is not in this process.
     pub connection: Option<Connection>,

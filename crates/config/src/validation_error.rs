@@ -79,10 +79,10 @@ impl Excerpt {
     }
 }
 
-/// A fault of a configuration: what is wrong, where, and how to correct it.
+/// A fault of a configuration: a place, a reason, and a correction.
 ///
-/// Its text is `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; that of a
-/// warning says so.
+/// Its text is `dir/rules.yaml:12: r1.rule.istio-system: spec.actions[0].handler: there is no handler h1`; the text of
+/// a warning says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub struct ValidationError {
@@ -110,7 +110,7 @@ pub struct ValidationError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deprecation {
-    /// Its full name, by which it can be allowed: `shop.v1.Params.old`.
+    /// Its full name, which can be allowed: `shop.v1.Params.old`.
     pub element: String,
     /// The stage of its deprecation.
     pub stage: Stage,

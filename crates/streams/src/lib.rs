@@ -5,8 +5,8 @@
 //! resources --feed--> catalogue --dialogue--> streams of MCP and xDS --> sinks
 //! ```
 //!
-//! Resources and their errors are those of `mixer-adapter-config`. Here are the messages of their bodies ([`Types`]), with those of Envoy and
-//! Istio.
+//! Resources and their errors are defined in `mixer-adapter-config`. The messages of their bodies ([`Types`]) include
+//! Envoy's and Istio's.
 //!
 //! # Protocols without I/O
 //!

@@ -11,7 +11,7 @@ use mixer_adapter_config::{Collection, CollectionFilter};
 pub struct Scoped<T> {
     /// Where the configuration comes from.
     pub url: T,
-    /// The collections; `None` for those that no other source serves.
+    /// The collections; `None` for all collections without another source.
     pub collections: Option<BTreeSet<Collection>>,
 }
 
@@ -25,7 +25,7 @@ where
     type Err = ConfigUrlError;
 
     fn from_str(text: &str) -> Result<Self, ConfigUrlError> {
-        // Other settings are those of the URL.
+        // Other settings belong to the URL.
         let (url, query) = text.rsplit_once('?').unwrap_or((text, ""));
         let (own, others): (Vec<_>, Vec<_>) = query.split('&').partition(|part| part.starts_with(QUERY));
         if own.is_empty() {
@@ -38,11 +38,10 @@ where
     }
 }
 
-/// Returns a collection by its full name, one of Mixer's own by its last segment, or `runtime`, the layers of the
-/// runtime.
+/// Returns a collection by its full name, a collection of Mixer by its last segment, or the runtime layers by
+/// `runtime`.
 pub fn collection(name: &str) -> Result<Collection, ConfigUrlError> {
-    let short = |collection: &Collection| collection.as_str().rsplit('/').next() == Some(name);
-    match Collection::mixer().find(short) {
+    match Collection::mixer().find(|collection| collection.as_str().rsplit('/').next() == Some(name)) {
         Some(collection) => Ok(collection),
         None if name == "runtime" => Ok(Collection::runtime()),
         None if name.trim_matches('/').contains('/') => Ok(Collection::new(name)),
@@ -60,8 +59,8 @@ impl<T: fmt::Display> fmt::Display for Scoped<T> {
     }
 }
 
-/// Returns the filter of each of several sources. One of them may name no collections: it serves all that the others do
-/// not name.
+/// Returns the filter of each source. One source may name no collections: it serves all collections that no other
+/// source names.
 pub fn collection_filters<'a>(
     sources: impl IntoIterator<Item = (String, Option<&'a BTreeSet<Collection>>)>,
 ) -> Result<Vec<CollectionFilter>, ConfigUrlError> {
@@ -77,10 +76,10 @@ pub fn collection_filters<'a>(
         };
         for collection in *collections {
             if !named.insert(collection.clone()) {
-                let has_it = |(_, other): &&(String, Option<&BTreeSet<Collection>>)| {
-                    other.is_some_and(|other| other.contains(collection))
-                };
-                let first = sources[..index].iter().find(has_it).map(|(first, _)| first.clone());
+                let first = sources[..index]
+                    .iter()
+                    .find(|(_, other)| other.is_some_and(|other| other.contains(collection)))
+                    .map(|(first, _)| first.clone());
                 return Err(ConfigUrlError::DuplicateCollection {
                     collection: collection.clone(),
                     first: first.unwrap_or_default(),

@@ -38,7 +38,7 @@ use mixer_adapter_config::{
 };
 use mixer_adapter_net::{Listener, grpc::StreamMemory};
 
-/// The pause after which pushes are offered: those of several collections belong together, but arrive in any order.
+/// The pause after which pushes are offered: pushes of several collections belong together, but arrive in any order.
 const QUIET: Duration = Duration::from_millis(200);
 /// The number of faults of a collection in a warning.
 const MAX_FAULTS: usize = 3;
@@ -48,8 +48,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Configuration that is pushed on streams of MCP or xDS, or read in the same way from an xDS server over REST or from
 /// files.
 ///
-/// The push of each collection is an offer of its own, so that one invalid rule does not delay the handlers that
-/// arrived with it.
+/// The push of each collection is a separate offer, so that an invalid rule does not delay handlers of the same batch.
 #[derive(Debug)]
 pub struct StreamSource {
     name: String,
@@ -144,7 +143,7 @@ impl StreamSource {
     }
 
     /// Begins streams with the versions of the held resources, so that only changes are sent. Only for sources that
-    /// honour them: those of Istio do not, and resources that are deleted while the sink is disconnected would remain.
+    /// honour them. Istio's sources do not: resources that are deleted while the sink is disconnected would remain.
     #[must_use]
     pub(crate) fn resuming(mut self) -> Self {
         self.options.mode = Mode::Resume;
@@ -254,18 +253,12 @@ impl StreamSource {
             {
                 batch.push(more);
             }
-            let decode = |pushed: stream::RawChange| {
-                let (change, faults) = convert::decode(&pushed, &source);
-                running.read(&pushed.collection, &faults);
-                if !faults.is_empty() && !skip_bad_resources {
-                    return Err(faults);
-                }
-                for fault in &faults {
-                    tracing::warn!(%source, collection = %pushed.collection, "bad resource skipped: {fault}");
-                }
-                Ok(Update { source: source.clone(), changes: vec![change], faults: Vec::new() })
-            };
-            let decoded: Vec<_> = batch.drain(..).filter_map(|offer| offer.try_map(decode)).collect();
+            let decoded: Vec<_> = batch
+                .drain(..)
+                .filter_map(|offer| {
+                    offer.try_map(|pushed| running.decode(&pushed, &source, skip_bad_resources))
+                })
+                .collect();
             if !decoded.is_empty() && offers.send(decoded).await.is_none() {
                 return;
             }
@@ -313,8 +306,29 @@ struct Running {
 }
 
 impl Running {
-    /// Records the faults of a push.
-    fn read(&self, collection: &Arc<str>, faults: &[ValidationError]) {
+    /// Decodes a push and records its faults.
+    ///
+    /// # Errors
+    /// The faults, unless faulty resources are skipped.
+    fn decode(
+        &self,
+        pushed: &stream::RawChange,
+        source: &Arc<str>,
+        skip_bad_resources: bool,
+    ) -> Result<Update, Vec<ValidationError>> {
+        let (change, faults) = convert::decode(pushed, source);
+        self.record(&pushed.collection, &faults);
+        if !faults.is_empty() && !skip_bad_resources {
+            return Err(faults);
+        }
+        for fault in &faults {
+            tracing::warn!(%source, collection = %pushed.collection, "bad resource skipped: {fault}");
+        }
+        Ok(Update { source: source.clone(), changes: vec![change], faults: Vec::new() })
+    }
+
+    /// Records the faults of a collection.
+    fn record(&self, collection: &Arc<str>, faults: &[ValidationError]) {
         let mut unreadable = self.unreadable.lock();
         if faults.is_empty() {
             unreadable.remove(collection);

@@ -27,8 +27,8 @@ static ISTIO: LazyLock<DescriptorPool> =
 static ENVOY_V2: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(ENVOY_V2_DESCRIPTORS).unwrap_or_default());
 
-/// The known messages by their descriptors: those of this program, Envoy's and Istio's (read on first use), and
-/// [added](Self::add) ones.
+/// The descriptors of known messages: this program's, Envoy's and Istio's (read on first use), and [added](Self::add)
+/// messages.
 ///
 /// An added message replaces Istio's of the same name: a later release may have more fields.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ impl Types {
         known.or_else(|| Self::v2(name).filter(|_| envoy::is_v2(name)))
     }
 
-    /// Returns whether a message is that of Istio 1.1 to 1.7, and not an added one.
+    /// Returns whether a message belongs to the built-in descriptors of Istio 1.1 to 1.7, not to added descriptors.
     pub(super) fn is_istios(message: &MessageDescriptor) -> bool {
         message.parent_pool() == &*ISTIO
     }
@@ -89,9 +89,9 @@ impl Types {
         OWN.get_message_by_name(name)
     }
 
-    /// Returns the message of that full name, if it is one of this program's own.
+    /// Returns this program's message of that full name.
     pub(super) fn own(name: &str) -> Option<MessageDescriptor> {
-        // Of Envoy's messages the program has only those of its protocols, and of these not all fields.
+        // This program's copies of Envoy's messages lack fields.
         OWN.get_message_by_name(name).filter(|_| !name.starts_with("envoy."))
     }
 }

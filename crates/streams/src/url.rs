@@ -169,14 +169,16 @@ impl ConfigUrl {
             }
             "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps", resume: false }),
             other => {
-                let scheme = |known: &&Scheme| known.name == other;
-                let Some(&Scheme { aggregated, variant, tls, .. }) = SCHEMES.iter().find(scheme) else {
+                let Some(&Scheme { aggregated, variant, tls, .. }) =
+                    SCHEMES.iter().find(|known| known.name == other)
+                else {
                     return Err(ConfigUrlError::Scheme(other.to_owned()));
                 };
                 let address = address(rest)?;
-                Ok(match aggregated {
-                    true => Self::Aggregated { address, variant, tls },
-                    false => Self::Xds { address, variant, tls, api: ApiVersion::V3 },
+                Ok(if aggregated {
+                    Self::Aggregated { address, variant, tls }
+                } else {
+                    Self::Xds { address, variant, tls, api: ApiVersion::V3 }
                 })
             }
         }

@@ -54,7 +54,7 @@ impl Baseline {
         self.exceptions.insert(exception);
     }
 
-    /// Holds an alpha package to the baseline as if it were stable: one of others, whose users are out there.
+    /// Holds an alpha package to the baseline as if it were stable: for packages that others publish and use.
     pub fn hold(&mut self, package: impl Into<String>) {
         self.held.insert(package.into());
     }
@@ -91,7 +91,8 @@ impl Baseline {
         (self.files, self.facts) = (files, published);
     }
 
-    /// Returns the version that a file needs after its change: that of the baseline, raised by additions or other changes.
+    /// Returns the version that a file needs after its change: the version in the baseline, raised by additions or
+    /// other changes.
     pub(crate) fn version_of(&self, name: &str, facts: &Facts) -> SemanticVersion {
         let Some(file) = facts.files.get(name) else { return SemanticVersion::default() };
         match self.files.get(name) {

@@ -79,7 +79,7 @@ impl NextVersion {
 
 /// Copies a package of a folder to its next version.
 ///
-/// The next version of `v1` is `v2alpha`, and that of `v2alpha` is `v2`. Deprecated fields and values are omitted, and their numbers and
+/// The next version of `v1` is `v2alpha`, then `v2`. Deprecated fields and values are omitted, and their numbers and
 /// names reserved. Files are named by the version in their path.
 ///
 /// # Errors

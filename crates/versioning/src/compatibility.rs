@@ -137,15 +137,16 @@ impl Comparison<'_> {
     fn numbered_gone(&self, kind: &str, key: &str, element: &str, before: &str) -> Option<Violation> {
         let number = before.split(':').next().unwrap_or_default();
         if let Some((other, now)) = self.same_number(kind, element, number) {
-            let (rule, reason) = match now.value == *before {
-                true => (
+            let (rule, reason) = if now.value == *before {
+                (
                     Rule::Renamed,
                     format!("is called {other} now; JSON and generated code have the name, so keep it"),
-                ),
-                false => (
+                )
+            } else {
+                (
                     Rule::Reserved,
                     format!("is gone, and {other} has its number {number}; reserve the number for ever"),
-                ),
+                )
             };
             return Some(self.violation(rule, key, reason));
         }
@@ -365,7 +366,7 @@ fn requires_presence(rule: &str, value: &str) -> bool {
     !of_items && (at_least || rule.ends_with(".required") && value == "true")
 }
 
-/// Whether a rule of validation rejects less than before, as far as its name shows it.
+/// Whether a rule of validation rejects less than before, judged by its name.
 fn is_looser(rule: &str, before: &str, now: &str) -> bool {
     let numbers = || {
         let number = |text: &str| text.trim_matches('"').parse::<f64>().ok();

@@ -286,9 +286,10 @@ impl Reader<'_> {
 
 /// Returns the key of a reserved range.
 fn reserved<N: std::fmt::Display + PartialEq>(element: &str, first: N, last: N) -> String {
-    match first == last {
-        true => format!("reserved {element} {first}"),
-        false => format!("reserved {element} {first} to {last}"),
+    if first == last {
+        format!("reserved {element} {first}")
+    } else {
+        format!("reserved {element} {first} to {last}")
     }
 }
 

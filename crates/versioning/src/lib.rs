@@ -1,7 +1,7 @@
-//! Versions of protobuf APIs: a policy like that of Envoy's API, as functions that tests and `mixer-adapter proto` call.
+//! Versions of protobuf APIs: a policy like Envoy's, as functions that tests and `mixer-adapter proto` call.
 //!
-//! A [`ProtoSet`] is what is checked. A [`Baseline`] is what was published of it, one fact a line, in a file that is
-//! committed beside the protos. [`check`] compares both and returns every [`Violation`]; [`record`] takes compatible changes over.
+//! A [`ProtoSet`] is checked against a [`Baseline`], the published facts, one per line, in a file that is committed
+//! beside the protos. [`check`] returns every [`Violation`]; [`record`] adds compatible changes to the baseline.
 //!
 //! ```no_run
 //! use mixer_adapter_versioning::{Baseline, ProtoSet, check};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use prost_types::FileDescriptorProto;
 
-/// Annotations in comments that mark an element as one that may change freely.
+/// Annotations in comments that exempt an element from the policy.
 const DRAFT: [&str; 4] = [
     "[#not-implemented-hide:]",
     "[#not-implemented-warn:]",

@@ -129,7 +129,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Reads the options of this project and those of Envoy's API.
+    /// Reads the options of this project and of Envoy's API.
     pub(crate) fn of(options: &DynamicMessage) -> Self {
         let deprecated = options.get_field_by_name("deprecated").and_then(|value| value.as_bool());
         let mut history = Self { deprecated: deprecated.unwrap_or_default(), ..Self::default() };

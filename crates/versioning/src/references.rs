@@ -11,8 +11,11 @@ use crate::{
 /// Returns the violations of the rules, without regard to the published state.
 pub(crate) fn violations(facts: &Facts) -> Vec<Violation> {
     let mut violations = package_names(facts);
-    let checked = |reference: &&Reference| !reference.free && facts.files.contains_key(&reference.file);
-    for reference in facts.references.iter().filter(checked) {
+    for reference in facts
+        .references
+        .iter()
+        .filter(|reference| !reference.free && facts.files.contains_key(&reference.file))
+    {
         violations.extend(less_stable(reference));
         violations.extend(not_latest(reference, &facts.packages));
     }
@@ -38,13 +41,9 @@ fn package_names(facts: &Facts) -> Vec<Violation> {
 fn package_fault(package: &str) -> Option<&'static str> {
     let segments: Vec<&str> = package.split('.').collect();
     let (last, path) = segments.split_last()?;
-    let well_formed = |segment: &&str| {
-        segment.starts_with(|first: char| first.is_ascii_lowercase())
-            && segment.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-    };
     if path.is_empty() || version_segment(last).is_none() {
         Some("the package does not end in its version; name it like `shop.orders.v1`, `v1beta1`, `v2alpha`")
-    } else if !path.iter().all(well_formed) {
+    } else if !path.iter().all(|segment| is_package_segment(segment)) {
         Some("a part of the package is not a word of lower-case letters, digits and `_`")
     } else if path.iter().any(|segment| version_segment(segment).is_some()) {
         Some("the package has a version before its end; only the last part is the version")
@@ -68,7 +67,12 @@ fn not_latest(reference: &Reference, packages: &BTreeSet<String>) -> Option<Viol
     outdated.then(|| violation(Rule::NotLatest, reference, reason))
 }
 
-/// Returns the latest stable version of an API, one of whose stable versions is given.
+fn is_package_segment(segment: &str) -> bool {
+    segment.starts_with(|first: char| first.is_ascii_lowercase())
+        && segment.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Returns the latest stable version of an API, given any of its stable versions.
 fn latest_stable(package: &str, packages: &BTreeSet<String>) -> Option<String> {
     let is_stable = |version: &PackageVersion| version.stability == Stability::Stable;
     let own = PackageVersion::of(package).filter(is_stable)?;

@@ -104,7 +104,7 @@ impl ProtoSet {
         Ok(())
     }
 
-    /// Returns all descriptors, also those of imports.
+    /// Returns all descriptors, including imports.
     pub fn pool(&self) -> &DescriptorPool {
         &self.pool
     }
@@ -115,7 +115,7 @@ impl ProtoSet {
     }
 }
 
-/// Whether a package is one of Google's, whose versions are not the concern of those who import it.
+/// Whether a package is Google's: users do not control its versions.
 pub(crate) fn is_googles(package: &str) -> bool {
     package.starts_with("google.") || package == "google"
 }

@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::{options::History, set::ProtoSet};
 
-/// Translates messages of one package to those of another version, and back. It has no state.
+/// Translates messages between two versions of a package. It has no state.
 ///
-/// A message corresponds to the one that names it as `previous` (or as Envoy's `previous_message_type`), else to the one of the same name.
-/// A field corresponds to the one that names it as `previous`, else to the one of the same name, else to a new name with the same
-/// number; values of enums likewise.
+/// A message corresponds to the message that names it as `previous` (or as Envoy's `previous_message_type`), else to
+/// its namesake. A field corresponds to the field that names it as `previous`, else to its namesake, else to a new name
+/// with the same number; values of enums likewise.
 #[derive(Clone, Debug)]
 pub struct Translator {
     pool: DescriptorPool,
@@ -32,9 +32,9 @@ pub struct Translator {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// The element of the older version; empty if there is none.
+    /// The element of the older version; empty if missing.
     pub from: String,
-    /// The element of the newer version; empty if there is none.
+    /// The element of the newer version; empty if missing.
     pub to: String,
     /// Its translation.
     pub note: &'static str,
@@ -81,7 +81,7 @@ impl Translator {
     /// Derives the translation between two packages of a set, `older` and `newer`.
     ///
     /// # Errors
-    /// One of them has no messages.
+    /// A package has no messages.
     pub fn between(set: &ProtoSet, older: &str, newer: &str) -> Result<Self, TranslateError> {
         let pool = set.pool().clone();
         for package in [older, newer] {
@@ -306,17 +306,16 @@ impl Builder {
                 self.row("", field.full_name(), "new");
                 continue;
             }
-            match self.same_type(&other, &field, &mut further) {
-                false => self.row(other.full_name(), field.full_name(), OTHER_TYPE),
-                true => {
-                    if other.name() != field.name() {
-                        self.row(other.full_name(), field.full_name(), "renamed");
-                    } else if other.number() != field.number() {
-                        self.row(other.full_name(), field.full_name(), "renumbered");
-                    }
-                    self.translator.fields.insert(other.full_name().to_owned(), field.clone());
-                    self.translator.fields.insert(field.full_name().to_owned(), other);
+            if self.same_type(&other, &field, &mut further) {
+                if other.name() != field.name() {
+                    self.row(other.full_name(), field.full_name(), "renamed");
+                } else if other.number() != field.number() {
+                    self.row(other.full_name(), field.full_name(), "renumbered");
                 }
+                self.translator.fields.insert(other.full_name().to_owned(), field.clone());
+                self.translator.fields.insert(field.full_name().to_owned(), other);
+            } else {
+                self.row(other.full_name(), field.full_name(), OTHER_TYPE)
             }
         }
         for field in old.fields() {

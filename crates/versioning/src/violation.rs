@@ -25,7 +25,7 @@ pub enum Rule {
     PackageName,
     /// Something refers to a less stable package.
     LessStable,
-    /// The latest stable version of an API refers to one of another API that is not its latest.
+    /// The latest stable version of an API refers to another API, but not to its latest version.
     NotLatest,
     /// A package depends on more than one version of an API.
     OneDefinition,

@@ -7,7 +7,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::*;
 use crate::{
-    change::Content,
+    change::{Change, Content},
     collection_filter::CollectionFilter,
     name::{Kind, ResourceName},
     offer::Decisions,

@@ -156,16 +156,16 @@ impl FileSource {
     /// directory.
     async fn read(&self) -> (bool, Parsed) {
         let Self { root, default_namespace, formats, .. } = self.clone();
-        let failed = |_| {
-            let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
-            (false, Parsed { resources: Vec::new(), faults: vec![fault] })
-        };
-        let read = move || {
+        spawn_blocking(move || {
             let there = root.exists();
             let read = files::read(&root, &default_namespace, formats);
             (there && root.exists(), read)
-        };
-        spawn_blocking(read).await.unwrap_or_else(failed)
+        })
+        .await
+        .unwrap_or_else(|_| {
+            let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
+            (false, Parsed { resources: Vec::new(), faults: vec![fault] })
+        })
     }
 }
 
@@ -183,8 +183,7 @@ impl Source for FileSource {
     }
 }
 
-/// Returns full changes of the collections of these resources, and empty ones of collections that were sent before and
-/// are empty now.
+/// Returns full changes of the collections of these resources, and empty changes of collections that became empty.
 fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
     let mut changes = Change::full_sets(resources);
     let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
@@ -196,19 +195,17 @@ fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Cha
 
 /// Wakes on changes below that path; `None` if it cannot be watched and has to be polled.
 fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
-    let on_event = move |event: notify::Result<notify::Event>| {
+    // A file may be replaced by another one: its directory is watched.
+    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (path, mode) =
+        if root.is_file() { (parent, RecursiveMode::NonRecursive) } else { (root, RecursiveMode::Recursive) };
+    let watching = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
             // One pending wake-up represents any number of events.
             let _ = wake.try_send(());
         }
-    };
-    // A file may be replaced by another one: its directory is watched.
-    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (path, mode) = match root.is_file() {
-        true => (parent, RecursiveMode::NonRecursive),
-        false => (root, RecursiveMode::Recursive),
-    };
-    let watching = notify::recommended_watcher(on_event).and_then(|mut watcher| {
+    })
+    .and_then(|mut watcher| {
         watcher.watch(path, mode)?;
         Ok(watcher)
     });

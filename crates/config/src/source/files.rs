@@ -31,7 +31,7 @@ pub struct FileFormat {
 
 /// Reads the files of a directory and its subdirectories in the order of their names, or one file of any name.
 ///
-/// The files are `*.yaml`, `*.yml`, `*.json`, and those in one of `formats`. A file that cannot be read is a
+/// The files are `*.yaml`, `*.yml`, `*.json` and the files in one of `formats`. A file that cannot be read is a
 /// fault, and does not affect others.
 ///
 /// Names that begin with a dot are ignored, and so are tests, `*.test.yaml`. Therefore a mounted ConfigMap, whose files
@@ -96,7 +96,7 @@ pub(super) fn list(root: &Path, formats: &[FileFormat]) -> (Vec<PathBuf>, Vec<Va
     (files, faults)
 }
 
-/// Returns a warning about a file that is configuration by its name but for the case of letters.
+/// Returns a warning about a file that is ignored only because of the case of its name.
 fn ignored(path: &Path, formats: &[FileFormat]) -> Option<ValidationError> {
     let lower = path.with_extension(path.extension()?.to_ascii_lowercase());
     (lower != path && is_configuration(&lower, formats)).then(|| {
@@ -171,7 +171,7 @@ fn read_text(path: &Path) -> Result<String, ReadError> {
     Ok(String::from_utf8(bytes)?)
 }
 
-/// Opens a regular file. Links are followed, as those of mounted config maps must be.
+/// Opens a regular file. Links are followed, because mounted config maps consist of links.
 fn open_file(path: &Path) -> io::Result<File> {
     // Opening a pipe would wait for its other end.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();

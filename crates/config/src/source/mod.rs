@@ -1,4 +1,4 @@
-//! Sources of configuration, and that of files.
+//! Sources of configuration, and the source that reads files.
 //!
 //! A [`Source`] offers [`Update`](crate::Update)s. Each is accepted or refused as a whole (see
 //! [`Acceptance`](crate::Acceptance)). A source sends the next state of a collection after the verdict on the last one,

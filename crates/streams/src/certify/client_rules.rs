@@ -97,7 +97,7 @@ impl Type {
                 .as_ref()
                 .map(|_| Violation::new(NACK, "an error without the nonce of a response"));
         }
-        // The newest first: that is the one that a good client answers.
+        // The newest first: a good client answers the newest.
         let Some(place) = self.sent.iter().rposition(|(nonce, _)| *nonce == request.nonce) else {
             return Some(Violation::new(NONCE, format!("the nonce {:?}", request.nonce)));
         };
@@ -115,8 +115,7 @@ impl Type {
             }
             Some(_) if has_version && request.version == *version => {
                 let accepted_before = self.sent.iter().filter(|(_, other)| other == version).count() > 1;
-                let rejected = || Violation::new(NACK, format!("the rejected version {version:?}"));
-                (!accepted_before).then(rejected)
+                (!accepted_before).then(|| Violation::new(NACK, format!("the rejected version {version:?}")))
             }
             _ => None,
         }

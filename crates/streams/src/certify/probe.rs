@@ -88,8 +88,9 @@ const NO_COLLECTION: &str = "certify/v1/missing";
 /// # Errors
 /// The server cannot be reached.
 pub async fn certify(server: &Peer, of: &Certification) -> Result<Vec<Check>, CertifyError> {
-    let late = |_| CertifyError::Timeout(server.clone(), of.patience);
-    let reached = timeout(of.patience, server.reach()).await.map_err(late)?;
+    let reached = timeout(of.patience, server.reach())
+        .await
+        .map_err(|_| CertifyError::Timeout(server.clone(), of.patience))?;
     reached.map_err(|error| CertifyError::Connect(server.clone(), error))?;
     let mut probe = Probe { server, of, type_url: String::new(), violations: Vec::new(), checks: Vec::new() };
     for type_url in &of.type_urls {
@@ -238,12 +239,13 @@ impl Probe<'_> {
         }
     }
 
-    /// Checks names on streams of changes: one that does not exist, and one that is subscribed to again.
+    /// Checks names on delta streams: a missing name, and a name that is subscribed again.
     async fn subscriptions(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
         if let Some((_, reply)) = self.begin(ask(&[NO_NAME]), MISSING).await {
-            match reply.shorthand.removed.iter().any(|name| name == NO_NAME) {
-                true => self.pass(MISSING),
-                false => self.fail(MISSING, "an answer without the name".to_owned()),
+            if reply.shorthand.removed.iter().any(|name| name == NO_NAME) {
+                self.pass(MISSING)
+            } else {
+                self.fail(MISSING, "an answer without the name".to_owned())
             }
         }
         let Some(name) = first.shorthand.names.first() else {
@@ -420,8 +422,9 @@ impl Session {
             poll(server.clone(), of.patience, asks, replies);
             return Ok(session);
         }
-        let late = |_| Status::deadline_exceeded(format!("no connection within {:?}", of.patience));
-        let channel = timeout(of.patience, server.connect()).await.map_err(late)??;
+        let channel = timeout(of.patience, server.connect())
+            .await
+            .map_err(|_| Status::deadline_exceeded(format!("no connection within {:?}", of.patience)))??;
         let grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
         let path = PathAndQuery::from_static;
         match of.protocol {
@@ -444,8 +447,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Returns a response with its type: those of `IncrementalAggregatedResources` have none, and their stream has one
-    /// only.
+    /// Returns a response with its type. Responses of `IncrementalAggregatedResources` have none, but their stream has
+    /// a single type.
     fn typed(&self, mut reply: Reply) -> Reply {
         if self.protocol == Protocol::Aggregated(Variant::Delta) {
             reply.shorthand.type_url.clone_from(&self.asked);

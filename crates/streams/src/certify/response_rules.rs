@@ -21,7 +21,7 @@ pub(super) const REMOVED: &str = "a whole collection removes no names";
 /// Messages that resources are wrapped in.
 const WRAPPERS: [&str; 2] = ["envoy.service.discovery.v3.Resource", "envoy.api.v2.Resource"];
 const MCP_RESOURCE: &str = "istio.mcp.v1alpha1.Resource";
-/// The type of bodies without a type of their own.
+/// The type of bodies that have no specific type.
 const STRUCT: &str = "google.protobuf.Struct";
 
 pub(super) fn of_mcp(response: &Resources) -> Vec<Violation> {
@@ -52,13 +52,16 @@ pub(super) fn of_sotw(response: &DiscoveryResponse) -> Vec<Violation> {
 }
 
 pub(super) fn of_delta(response: &DeltaDiscoveryResponse) -> Vec<Violation> {
-    let of_resource = |resource: &Discovered| match &resource.resource {
-        Some(any) => of_body(&response.type_url, &resource.name, any),
-        // Only the time to live of a resource is renewed without it.
-        None if resource.ttl.is_some() => None,
-        None => Some(absent(&resource.name)),
-    };
-    let mut found: Vec<_> = response.resources.iter().filter_map(of_resource).collect();
+    let mut found: Vec<_> = response
+        .resources
+        .iter()
+        .filter_map(|resource| match &resource.resource {
+            Some(any) => of_body(&response.type_url, &resource.name, any),
+            // Only the time to live of a resource is renewed without it.
+            None if resource.ttl.is_some() => None,
+            None => Some(absent(&resource.name)),
+        })
+        .collect();
     let versions = response.resources.iter().map(|resource| (&*resource.name, &*resource.version));
     found.extend(unversioned(versions));
     found

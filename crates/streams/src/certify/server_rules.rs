@@ -13,7 +13,7 @@ pub(super) const REPEATED: &str = "an answered version is not sent again";
 const CLUSTER: &str = ".Cluster";
 const ENDPOINTS: &str = ".ClusterLoadAssignment";
 
-/// What a server has to do on a stream, whatever its client does.
+/// The rules of servers on a stream, independent of the client.
 #[derive(Debug)]
 pub struct ServerRules {
     protocol: Protocol,
@@ -49,7 +49,7 @@ impl ServerRules {
         last.wanted.clone_from(&request.names);
     }
 
-    /// The server sent a response; returns what is wrong with it.
+    /// Records a response of the server and returns its violations.
     pub fn received(&mut self, response: &Shorthand) -> Vec<Violation> {
         let mut violations = Vec::new();
         if self.protocol == Protocol::Rest {

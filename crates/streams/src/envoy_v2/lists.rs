@@ -88,13 +88,13 @@ pub(super) fn name_of(container: &str, message: &str) -> Option<String> {
     Some(format!("envoy.{category}.{short}"))
 }
 
-/// The name under which version 2 of Envoy finds what a filter of requests has for one route, by its message.
+/// Returns the name under which version 2 of Envoy finds a per-route configuration of an HTTP filter, by its message.
 pub(super) fn name_per_route(message: &str) -> Option<String> {
     let (short, _) = PER_ROUTE.iter().find(|(_, known)| *known == message)?;
     Some(format!("envoy.filters.http.{short}"))
 }
 
-/// The message of what a filter of requests has for one route.
+/// Returns the message of the per-route configuration of an HTTP filter.
 pub(super) fn config_per_route(name: &str) -> Option<&'static str> {
     find(&PER_ROUTE, name)
 }

@@ -110,8 +110,9 @@ fn cluster(cluster: &mut DynamicMessage) {
     let name = text(cluster, "name");
     replace(cluster, "hosts", "load_assignment", |hosts| {
         let addresses = hosts.as_list().into_iter().flatten().filter_map(Value::as_message);
-        let endpoint = |address| json!({ "endpoint": { "address": serde_json::to_value(address).ok() } });
-        let endpoints: Vec<Json> = addresses.map(endpoint).collect();
+        let endpoints: Vec<Json> = addresses
+            .map(|address| json!({ "endpoint": { "address": serde_json::to_value(address).ok() } }))
+            .collect();
         json!({ "cluster_name": name, "endpoints": [{ "lb_endpoints": endpoints }] })
     });
 }
@@ -198,7 +199,7 @@ fn health_check(check: &mut DynamicMessage) {
     }
 }
 
-/// A timeout as one of the options that all protocols of HTTP have.
+/// Moves the idle timeout into the common options of HTTP protocols.
 fn idle(manager: &mut DynamicMessage) {
     let Some(timeout) = set_value(manager, "idle_timeout") else { return };
     let Some(mut options) =

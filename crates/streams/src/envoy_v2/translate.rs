@@ -73,9 +73,10 @@ fn translate(body: &Any, to: Version) -> Result<Any, TranslateError> {
     let message = message.map_err(|error| TranslateError::Decode(name.to_owned(), error))?;
     let type_url = format!("{}{}", &body.type_url[..body.type_url.len() - name.len()], into.full_name());
     let message = translation.message(message, into, &Path::Root);
-    match translation.losses.is_empty() {
-        true => Ok(Any { type_url, value: crate::ordered::encode(&message).into() }),
-        false => Err(TranslateError::Losses(translation.losses)),
+    if translation.losses.is_empty() {
+        Ok(Any { type_url, value: crate::ordered::encode(&message).into() })
+    } else {
+        Err(TranslateError::Losses(translation.losses))
     }
 }
 
@@ -122,7 +123,7 @@ impl Path<'_> {
     }
 }
 
-/// A translation of one message. Fields correspond by their numbers: those of v3 have the ones of v2, whatever their names.
+/// A translation of one message. Fields correspond by their numbers, which v3 did not change.
 struct Translation {
     to: Version,
     losses: Vec<LostValueError>,

@@ -24,8 +24,8 @@ use mixer_adapter_net::{Bucket, Rate};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServiceOptions {
-    /// Streams at a time, open or waiting to be. For one more, one of a connection with more streams ends; without any it is
-    /// RESOURCE_EXHAUSTED.
+    /// The maximum number of open and waiting streams. Beyond it, a stream of the connection with the most streams is
+    /// closed; if no connection has more, the new stream fails with RESOURCE_EXHAUSTED.
     pub max_streams: usize,
     /// Rate of new streams; further ones wait. Connections with few streams go first.
     pub new_streams: Rate,
@@ -39,7 +39,7 @@ setters!(ServiceOptions { max_streams: usize, new_streams: Rate, max_message_siz
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConnectionStreams(Arc<AtomicUsize>);
 
-/// A stream that counts as one of its connection until this is dropped.
+/// Counts a stream of a connection until it is dropped.
 #[derive(Debug)]
 struct CountedStream(ConnectionStreams);
 
@@ -57,17 +57,17 @@ impl Drop for CountedStream {
     }
 }
 
-/// A stream that may be open until this is dropped, or it gives way.
+/// An admitted stream, until it is dropped or evicted.
 #[derive(Debug)]
 pub(crate) struct AdmittedStream {
-    /// Fails when the stream gives way.
+    /// Fails when the stream is evicted.
     displaced: oneshot::Receiver<Infallible>,
     _place: TakenPlace,
     _counted: CountedStream,
 }
 
 impl AdmittedStream {
-    /// Waits until the stream has to end in favour of one on a connection with fewer. Returns how it ends.
+    /// Waits until the stream is evicted for a stream of a connection with fewer, and returns its status.
     pub(crate) async fn gave_way(&mut self) -> Status {
         match (&mut self.displaced).await {
             Ok(never) => match never {},
@@ -91,10 +91,10 @@ pub(crate) struct Admission {
 /// The number of other streams on its connection when it came, and its number in the order of arrival.
 type Place = (usize, u64);
 
-/// The streams that wait for the rate, and those that are open.
+/// The open streams, and the streams that wait for the rate.
 ///
-/// Those of connections with the fewest streams go first: of them alternately the one that came first and the one that came last. So neither
-/// a client with many connections that wait nor one that opens new connections all the time takes all of the rate.
+/// Streams of connections with the fewest streams go first, alternately the oldest and the newest of them. So neither
+/// many waiting connections nor a flood of new connections can use up the rate.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: BTreeMap<Place, Waiting>,
@@ -134,7 +134,7 @@ impl Admission {
         }
     }
 
-    /// Waits until a new stream may open. The extensions are those of its request.
+    /// Waits until a new stream may open. `extensions` belong to its request.
     pub(crate) async fn enter(&self, extensions: &Extensions) -> Result<AdmittedStream, Status> {
         let streams = extensions.get::<ConnectionStreams>().cloned().unwrap_or_default();
         self.enter_from(&streams).await
@@ -153,7 +153,7 @@ impl Admission {
         }
     }
 
-    /// Takes a place in the queue. If there are as many streams as may be, a stream of a connection that has more gives way.
+    /// Takes a place in the queue. At the limit, it evicts a stream of a connection with more streams.
     fn queue(&self, others: usize) -> Option<(TakenPlace, oneshot::Receiver<oneshot::Receiver<Infallible>>)> {
         let mut queue = self.queue.lock();
         let free = self.free.clone().try_acquire_owned().ok();

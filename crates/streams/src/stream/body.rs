@@ -74,7 +74,7 @@ pub(super) fn readable(body: &Any) -> Result<Json, BodyError> {
     foreign().map_or_else(|| to_spec(body).map(|(spec, _)| spec), Ok)
 }
 
-/// Returns a message in the JSON form of an embedded message; one of an unknown type as its bytes.
+/// Returns the JSON form of an embedded message; the bytes if its type is unknown.
 pub(crate) fn to_json(any: &Any) -> Json {
     let bytes = || json!({ TYPE: any.type_url, VALUE: STANDARD.encode(&any.value) });
     if let Some((rest, body)) = unwrapped(any) {
@@ -130,10 +130,9 @@ pub(crate) fn has_name(message: &str) -> bool {
 /// Encodes the spec of a resource as a body: of the type that it names under `@type`, or of its collection
 /// (docs/behaviour/mcp.md#collections) if that type is known. All others are a `google.protobuf.Struct`.
 ///
-/// So is a spec with fields that a message of Istio 1.1 to 1.7 does not have and that are no misspelled names of
-/// others: they are of a later release.
+/// A spec with fields of a later release than Istio 1.7 (unknown, and not misspelled) is a Struct, too.
 ///
-/// Equal specs have equal bytes. The findings are the deprecated fields in it, and those of later releases.
+/// Equal specs have equal bytes. The findings are its deprecated fields, and its fields of later releases.
 pub(crate) fn of_spec(
     types: &Types,
     collection: &Collection,
@@ -145,9 +144,10 @@ pub(crate) fn of_spec(
     let Some(descriptor) = collection.message().and_then(|name| types.find(name)) else {
         return as_struct(spec);
     };
-    match Types::is_istios(&descriptor) {
-        true => as_istios(&descriptor, spec),
-        false => encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec),
+    if Types::is_istios(&descriptor) {
+        as_istios(&descriptor, spec)
+    } else {
+        encode(format!("{HOST}{}", descriptor.full_name()), &descriptor, spec)
     }
 }
 
@@ -161,16 +161,18 @@ fn as_istios(descriptor: &MessageDescriptor, spec: Json) -> Result<(Any, Vec<Fin
     if let Some(error) = errors.iter().find(|error| !error.may_be_newer) {
         return Err(error.clone());
     }
-    let finding = |error: JsonError| Finding {
+    let (body, _) = as_struct(spec)?;
+    let reason = format!(
+        "is not a field of {of} in Istio 1.1 to 1.7: the resource is served as {STRUCT}, which sinks that check types refuse; add the \
+         descriptors of its release (`source --descriptors`)"
+    );
+    let findings = errors.into_iter().map(|error| Finding {
         field: error.field,
         topic: Topic::UnknownField,
-        reason: format!(
-            "is not a field of {of} in Istio 1.1 to 1.7: the resource is served as {STRUCT}, which sinks that check types refuse; add the \
-             descriptors of its release (`source --descriptors`)"
-        ),
+        reason: reason.clone(),
         deprecation: None,
-    };
-    as_struct(spec).map(|(body, _)| (body, errors.into_iter().map(finding).collect()))
+    });
+    Ok((body, findings.collect()))
 }
 
 fn as_struct(spec: Json) -> Result<(Any, Vec<Finding>), JsonError> {
@@ -186,9 +188,11 @@ pub(crate) fn of_any(types: &Types, mut json: Json) -> Result<Any, JsonError> {
     let body = json.as_object_mut().filter(|_| is_wrapper).and_then(|fields| fields.remove(BODY));
     let (any, _) = of_type(types, type_url, json)?;
     let Some(body) = body else { return Ok(any) };
-    let inside = |error: JsonError| JsonError { field: format!("{BODY}.{}", error.field), ..error };
     let mut wrapper = wrapper(&any).map_err(|error| at("", error.to_string()))?;
-    wrapper.body = Some(of_any(types, body).map_err(inside)?);
+    wrapper.body = Some(
+        of_any(types, body)
+            .map_err(|error| JsonError { field: format!("{BODY}.{}", error.field), ..error })?,
+    );
     Ok(Any { value: wrapper.encode_to_vec().into(), ..any })
 }
 
@@ -217,7 +221,7 @@ fn of_type(types: &Types, type_url: String, mut spec: Json) -> Result<(Any, Vec<
     if let Some(fields) = spec.as_object_mut() {
         fields.remove(TYPE);
     }
-    // Messages with a JSON form of their own have it under `value`.
+    // Messages with a special JSON form have it under `value`.
     if descriptor.full_name().starts_with("google.protobuf.") {
         spec = spec[VALUE].take();
     }

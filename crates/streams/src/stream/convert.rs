@@ -13,7 +13,7 @@ use mixer_adapter_config::{
     Change, Collection, Content, Finding, Kind, Resource, ResourceName, ValidationError, envoy,
 };
 
-/// Decodes the resources of a change. It omits those that cannot be decoded, which the faults name.
+/// Decodes the resources of a change. Resources that cannot be decoded are omitted and reported as faults.
 pub(crate) fn decode(change: &RawChange, source: &str) -> (Change, Vec<ValidationError>) {
     let collection = Collection::new(&change.collection);
     let mut faults = Vec::new();
@@ -38,14 +38,15 @@ pub(crate) fn decode(change: &RawChange, source: &str) -> (Change, Vec<Validatio
         }
     }
     let removed = || change.removed.iter().map(|name| resource_name(name, kind(&collection, None))).collect();
-    let content = match change.full {
-        true => Content::Full(resources),
-        false => Content::Partial { added: resources, removed: removed() },
+    let content = if change.full {
+        Content::Full(resources)
+    } else {
+        Content::Partial { added: resources, removed: removed() }
     };
     (Change { collection, version: change.version.clone(), content }, faults)
 }
 
-/// Encodes the resources of a change. It omits those that cannot be encoded, which the faults name.
+/// Encodes the resources of a change. Resources that cannot be encoded are omitted and reported as faults.
 pub(in crate::stream) fn encode(types: &Types, change: &Change) -> (RawChange, Vec<ValidationError>) {
     let (full, removed) = match &change.content {
         Content::Full(_) => (true, &[] as &[ResourceName]),
@@ -126,10 +127,11 @@ fn encode_resource(
     Ok((fit, deprecated))
 }
 
-/// Returns the kind of the resources of a collection; unknown collections have that of the type of their bodies.
+/// Returns the kind of the resources of a collection; in unknown collections, the message name of the body.
 fn kind(collection: &Collection, resource: Option<&RawResource>) -> Kind {
-    let unknown = || Kind::from(resource.map_or("", |resource| resource.body.message_name()));
-    collection.kind().unwrap_or_else(unknown)
+    collection
+        .kind()
+        .unwrap_or_else(|| Kind::from(resource.map_or("", |resource| resource.body.message_name())))
 }
 
 /// Splits a name: the last segment is the name, all before it the namespace (docs/behaviour/mcp.md#resource-names).

@@ -72,8 +72,8 @@ fn connection_limits(keepalive: Keepalive) -> ConnectionLimits {
     }
 }
 
-/// Serves configuration on a port of its own until `stop` is cancelled. Streams that have ended by then are answered in full, others are cut
-/// off: their clients reconnect, to another replica perhaps.
+/// Serves configuration on a separate port until `stop` is cancelled. Ended streams are answered in full, others are
+/// cut off: their clients reconnect, possibly to another replica.
 pub async fn listen(listener: impl Into<Listener>, services: Routes, stop: CancellationToken) {
     listen_with(listener, services, ListenOptions::default(), stop).await;
 }
@@ -91,15 +91,21 @@ pub async fn listen_with(
     let limits = StreamLimits { max_message_size, memory, message_timeout: MESSAGE_TIMEOUT };
     let services = Routes::from(services.into_axum_router().fallback(unknown_path)).prepare();
     let limited = StreamService::new(&limits, services.clone());
-    let make_service = move |connection: &Connection| PeerService {
-        limited: limited.on_connection(connection),
-        services: services.clone(),
-        guard: tls.clone().map(|tls| (tls, connection.identity.clone())),
-        address: TcpConnectInfo { local_addr: connection.local, remote_addr: connection.remote },
-        connection: connection.clone(),
-        streams: ConnectionStreams::default(),
-    };
-    listener.serve(connection_limits(keepalive), &Workers::here(), make_service, stop).await;
+    listener
+        .serve(
+            connection_limits(keepalive),
+            &Workers::here(),
+            move |connection: &Connection| PeerService {
+                limited: limited.on_connection(connection),
+                services: services.clone(),
+                guard: tls.clone().map(|tls| (tls, connection.identity.clone())),
+                address: TcpConnectInfo { local_addr: connection.local, remote_addr: connection.remote },
+                connection: connection.clone(),
+                streams: ConnectionStreams::default(),
+            },
+            stop,
+        )
+        .await;
 }
 
 /// Answers a request for a path that nothing is served on, in the protocol of the request.
@@ -111,7 +117,7 @@ async fn unknown_path(request: http::Request<axum::body::Body>) -> axum::respons
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
-/// Whether a path is one of REST, which limits its requests itself.
+/// Whether a path belongs to REST, which limits its requests itself.
 fn is_rest(path: &str) -> bool {
     ["/v2/", "/v3/"].iter().any(|prefix| path.starts_with(prefix))
 }
@@ -159,9 +165,10 @@ impl Service<http::Request<Incoming>> for PeerService {
                     request.extensions_mut().insert(identity);
                 }
             }
-            let response = match is_rest(request.uri().path()) {
-                true => services.call(request).await?,
-                false => limited.call(request).await?.map(Body::new),
+            let response = if is_rest(request.uri().path()) {
+                services.call(request).await?
+            } else {
+                limited.call(request).await?.map(Body::new)
             };
             // A refusal has its status in the headers.
             if is_grpc(response.headers()) && !response.headers().contains_key(Status::GRPC_STATUS) {

@@ -58,7 +58,7 @@ struct Series {
 #[derive(Debug)]
 struct Collections<M> {
     family: Family<Labels, M>,
-    /// The number of series with a name of their own.
+    /// The number of series with their own names.
     count: AtomicUsize,
 }
 
@@ -82,7 +82,7 @@ impl<M: Clone> Collections<M> {
 
 /// The maximum number of series of a family: peers can invent any number of collections and codes.
 const MAX_SERIES: usize = 200;
-/// The maximum length of the name of a collection with a series of its own.
+/// The maximum length of the name of a collection with a separate series.
 const LONGEST: usize = 200;
 /// The name that represents all others.
 const OTHERS: &str = "other";
@@ -207,7 +207,7 @@ impl StreamMetrics {
         Client(self)
     }
 
-    /// Counts a stream or a request that was refused because of the number of those that are open.
+    /// Counts a stream or a request that was refused because too many are open.
     pub(crate) fn refused(&self) {
         self.series.refused.get_or_create(&self.component()).inc();
     }

@@ -6,7 +6,7 @@ use super::xdstp::{self, XdstpError};
 
 use mixer_adapter_config::ResourceName;
 
-/// The maximum length of a segment, that of a Kubernetes name.
+/// The maximum length of a segment, as in a Kubernetes name.
 const SEGMENT: usize = 253;
 
 /// The reason why a name is refused.
@@ -32,9 +32,10 @@ pub(super) enum NameError {
 /// dropped (docs/behaviour/mcp.md#resource-names). Names of Envoy's resources are any text and unchanged, except for
 /// the order of the context parameters of `xdstp://`.
 pub(crate) fn normal<'a>(collection: &str, name: &'a str) -> Cow<'a, str> {
-    match collection.contains('/') {
-        true => name.strip_prefix('/').unwrap_or(name).into(),
-        false => xdstp::canonical(name),
+    if collection.contains('/') {
+        name.strip_prefix('/').unwrap_or(name).into()
+    } else {
+        xdstp::canonical(name)
     }
 }
 
@@ -49,8 +50,7 @@ pub(crate) fn normal_versions(
 /// Returns about how many bytes names with their versions take.
 pub(crate) fn versions_size(versions: &BTreeMap<String, String>) -> usize {
     // The texts have headers of their allocations.
-    let pair = |(name, version): (&String, &String)| name.len() + version.len() + 4 * size_of::<String>();
-    versions.iter().map(pair).sum()
+    versions.iter().map(|(name, version)| name.len() + version.len() + 4 * size_of::<String>()).sum()
 }
 
 /// Checks the name of a resource of that collection.

@@ -106,17 +106,17 @@ impl Peer {
     /// Returns the header with the token, if requests have one.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, TokenFileError> {
         let Some(path) = self.token_file.as_deref().filter(|_| self.tls.is_some()) else { return Ok(None) };
-        let read = |error| TokenFileError::Read(path.to_owned(), error);
         let mut token = Vec::new();
-        open_file(path).and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token)).map_err(read)?;
+        open_file(path)
+            .and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token))
+            .map_err(|error| TokenFileError::Read(path.to_owned(), error))?;
         if token.len() as u64 > MAX_TOKEN {
             return Err(TokenFileError::TooLong(path.to_owned()));
         }
-        let invalid = || TokenFileError::Invalid(path.to_owned());
         let token = token.trim_ascii();
         let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
         let value = is_token.then(|| HeaderValue::from_bytes(&[b"Bearer ", token].concat()));
-        let mut value = value.and_then(Result::ok).ok_or_else(invalid)?;
+        let mut value = value.and_then(Result::ok).ok_or_else(|| TokenFileError::Invalid(path.to_owned()))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }

@@ -80,7 +80,7 @@ impl RawResource {
         body::readable(&self.body)
     }
 
-    /// Returns the resource with bytes of its own, so that one resource does not hold the memory of its whole push.
+    /// Copies the body, so that the resource does not hold the memory of its whole push.
     pub(super) fn detached(mut self) -> Self {
         self.body.value = Bytes::copy_from_slice(&self.body.value);
         self

@@ -32,7 +32,7 @@ pub struct Shorthand {
     pub message: &'static str,
     /// `version_info`, or `system_version_info`.
     pub version: String,
-    /// The names subscribed to, or those of the resources. A resource without a name has an empty one.
+    /// The subscribed names, or the names of the resources (empty for an unnamed resource).
     pub names: Vec<String>,
     /// The names no longer subscribed to, or removed.
     pub removed: Vec<String>,

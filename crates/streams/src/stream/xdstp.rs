@@ -6,7 +6,7 @@ const SCHEME: &str = "xdstp:";
 /// The last segment of the id of a collection.
 const ALL: &str = "*";
 
-/// The reason why a name with the scheme is not that of a resource.
+/// The reason why a name with the scheme does not name a resource.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum XdstpError {
     #[error("{0:?} is not an xdstp name; write it like xdstp://AUTHORITY/TYPE/ID")]

@@ -8,7 +8,7 @@ pub mod source;
 /// The bytes of a value of JSON, about, with what it is decoded to and the room to grow of its list or object.
 const JSON_VALUE: usize = 128;
 
-/// Returns about how many bytes the decoded form of a message in JSON takes beyond those of its text.
+/// Estimates by how many bytes the decoded form of a JSON message exceeds its text.
 fn json_expansion(text: &[u8]) -> usize {
     // Texts are copied.
     text.len() + JSON_VALUE * text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()

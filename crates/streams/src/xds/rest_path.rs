@@ -10,7 +10,7 @@ use mixer_adapter_core::framework::suggest::suggest;
 /// The prefix of the name of a type.
 pub(super) const PREFIX: &str = "discovery:";
 
-/// Returns the path for a type. That of a type that is not Envoy's ends in the last segment of the collection:
+/// Returns the path for a type. For a type that is not Envoy's it ends in the last segment of the collection:
 /// `/v3/discovery:rules`.
 pub(super) fn path(type_url: &str) -> String {
     let collection = collection_of(type_url);
@@ -22,8 +22,8 @@ pub(super) fn path(type_url: &str) -> String {
     format!("/{version}/{PREFIX}{name}")
 }
 
-/// Returns the type URL of a name in a path: one of Envoy's types, or the name of one of Mixer's collections, which
-/// have no version 2.
+/// Returns the type URL of a name in a path: a type of Envoy or a collection of Mixer. Mixer's collections have no
+/// version 2.
 pub(super) fn type_url(name: &str, v2: bool) -> Option<String> {
     if let Some(known) = ENVOY_TYPES.iter().find(|known| known.path == Some(name)) {
         let message = if v2 { envoy::predecessor(known.message)? } else { known.message };

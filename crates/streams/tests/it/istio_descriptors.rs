@@ -132,7 +132,7 @@ fn file(package: &str) -> String {
     format!("{}.proto", package.replace('.', "/"))
 }
 
-/// The files of what the messages of a package refer to by full names.
+/// Returns the files that a package refers to by full names.
 fn imports(package: &str, packages: &BTreeMap<&str, Definitions<'_>>) -> Vec<String> {
     let mut files = BTreeSet::new();
     let words = packages[package].values().filter_map(|definition| match definition {
@@ -163,18 +163,19 @@ fn messages(
     definitions: &Definitions<'_>,
     all: &BTreeMap<&str, &Definition<'_>>,
 ) -> Vec<DescriptorProto> {
-    let of = |(name, short, definition): (&str, &str, &Definition<'_>)| {
-        let Definition::Message(fields) = definition else { return None };
-        let mut message = DescriptorProto {
-            name: Some(short.to_owned()),
-            nested_type: messages(name, definitions, all),
-            enum_type: enums(name, definitions),
-            ..DescriptorProto::default()
-        };
-        fields.iter().for_each(|line| add_field(&mut message, name, line, all));
-        Some(message)
-    };
-    inside(scope, definitions).filter_map(of).collect()
+    inside(scope, definitions)
+        .filter_map(|(name, short, definition)| {
+            let Definition::Message(fields) = definition else { return None };
+            let mut message = DescriptorProto {
+                name: Some(short.to_owned()),
+                nested_type: messages(name, definitions, all),
+                enum_type: enums(name, definitions),
+                ..DescriptorProto::default()
+            };
+            fields.iter().for_each(|line| add_field(&mut message, name, line, all));
+            Some(message)
+        })
+        .collect()
 }
 
 fn enums(scope: &str, definitions: &Definitions<'_>) -> Vec<EnumDescriptorProto> {
@@ -186,15 +187,16 @@ fn enums(scope: &str, definitions: &Definitions<'_>) -> Vec<EnumDescriptorProto>
             options: None,
         }
     };
-    let of = |(_, short, definition): (&str, &str, &Definition<'_>)| match definition {
-        Definition::Enum(values) => Some(EnumDescriptorProto {
-            name: Some(short.to_owned()),
-            value: values.iter().map(value).collect(),
-            ..EnumDescriptorProto::default()
-        }),
-        Definition::Message(_) => None,
-    };
-    inside(scope, definitions).filter_map(of).collect()
+    inside(scope, definitions)
+        .filter_map(|(_, short, definition)| match definition {
+            Definition::Enum(values) => Some(EnumDescriptorProto {
+                name: Some(short.to_owned()),
+                value: values.iter().map(value).collect(),
+                ..EnumDescriptorProto::default()
+            }),
+            Definition::Message(_) => None,
+        })
+        .collect()
 }
 
 /// Adds the field of a line, and for a map the message of its entries.
@@ -297,6 +299,5 @@ fn field(name: &str, number: i32, kind: Type, type_name: Option<String>) -> Fiel
 }
 
 fn camel(name: &str) -> String {
-    let word = |word: &str| word[..1].to_uppercase() + &word[1..];
-    name.split('_').map(word).collect()
+    name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }

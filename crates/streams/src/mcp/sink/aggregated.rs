@@ -1,7 +1,8 @@
 //! The predecessor of MCP, `AggregatedMeshConfigService` of Istio 1.0 and 1.1
 //! (docs/behaviour/mcp.md#the-aggregated-service).
 //!
-//! Resources are those of MCP. Istio 1.0 names collections by the type URLs of their resources, and 1.1 by their names.
+//! Resources are the same as in MCP. Istio 1.0 names collections by the type URLs of their resources, and 1.1 by their
+//! names.
 
 use std::{
     collections::BTreeMap,
@@ -53,11 +54,15 @@ pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptio
             Variant::Delta => exchange_deltas(client, stream, requests, names).boxed(),
         }
     };
-    let stream = |stop| connected(sink.clone(), source.clone(), stop, run.clone()).boxed();
-    source.watching(redial(&source, &options, stop, stream)).await;
+    source
+        .watching(redial(&source, &options, stop, |stop| {
+            connected(sink.clone(), source.clone(), stop, run.clone()).boxed()
+        }))
+        .await;
 }
 
-/// How a server names collections: by type URLs, until it refuses them. One that refuses both kinds of names is tried with either.
+/// How a server names collections: by type URLs, until it refuses them. If it refuses both kinds of names, the sink
+/// alternates.
 #[derive(Debug, Default)]
 struct ServerNames {
     are_collections: AtomicBool,
@@ -132,7 +137,8 @@ fn request_name(collection: &str, has_type_urls: bool) -> String {
 
 /// Changes of one collection: `IncrementalAggregatedResources`.
 ///
-/// A push does not name its collection, so each has a stream of its own. The first push is the whole collection, unless the sink sent its versions.
+/// A push does not name its collection, so each collection has a separate stream. The first push is the whole
+/// collection, unless the sink sent its versions.
 #[derive(Debug)]
 pub struct AggregatedDelta {
     collection: String,
@@ -203,9 +209,11 @@ async fn exchange_whole(
     requests: Requests,
     names: Arc<ServerNames>,
 ) -> Status {
-    let call = |requests| async move { client.stream_aggregated_resources(requests).await }.boxed();
     let (dialect, is_answered) = names.dialect();
-    let status = exchange(stream, requests, dialect, call).await;
+    let status = exchange(stream, requests, dialect, |requests| {
+        async move { client.stream_aggregated_resources(requests).await }.boxed()
+    })
+    .await;
     if !is_answered.load(Relaxed) {
         names.ended(&status);
     }

@@ -21,8 +21,11 @@ use crate::{
 pub async fn dial(sink: Sink, source: Peer, options: DialOptions, stop: CancellationToken) {
     let dial = options.clone();
     let run = move |stream, channel, requests| exchange(stream, channel, requests, dial);
-    let stream = |stop| connected(sink.clone(), source.clone(), stop, run.clone()).boxed();
-    source.watching(redial(&source, &options, stop, stream)).await;
+    source
+        .watching(redial(&source, &options, stop, |stop| {
+            connected(sink.clone(), source.clone(), stop, run.clone()).boxed()
+        }))
+        .await;
 }
 
 async fn exchange(

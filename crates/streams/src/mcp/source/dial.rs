@@ -21,7 +21,7 @@ use crate::{
 
 /// Keeps a source connected to the `ResourceSink` of a peer, until `stop` is cancelled.
 pub async fn dial(source: ConfigServer, sink: Peer, options: DialOptions, stop: CancellationToken) {
-    let stream = |stop: CancellationToken| {
+    sink.watching(redial(&sink, &options, stop, |stop: CancellationToken| {
         let stream = stream(source.clone(), sink.clone(), options.clone());
         async move {
             tokio::select! {
@@ -30,8 +30,8 @@ pub async fn dial(source: ConfigServer, sink: Peer, options: DialOptions, stop: 
             }
         }
         .boxed()
-    };
-    sink.watching(redial(&sink, &options, stop, stream)).await;
+    }))
+    .await;
 }
 
 /// Runs one stream, from connecting to its end.

@@ -24,8 +24,9 @@ pub fn default_options() -> ServiceOptions {
 /// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options, &SOURCE));
-    let machine = |source: &ConfigServer| McpStream::new(source.incremental());
-    let streams = Method::new(source, &admission, options, source.requests(), machine);
+    let streams = Method::new(source, &admission, options, source.requests(), |source: &ConfigServer| {
+        McpStream::new(source.incremental())
+    });
     let router = services.axum_router_mut();
     let grown = aggregated::mount(std::mem::take(router), source, &admission, options);
     *router = grown.route_service(METHOD, streams);

@@ -95,7 +95,7 @@ impl McpStream {
             None => self.open(name, collection),
         };
         watch.incremental = request.incremental;
-        // A request without a nonce counts as the answer to an unanswered push; sinks send one of both, not two.
+        // A request without a nonce counts as the answer to an unanswered push; sinks send either, not both.
         if let Some(Pending { state, .. }) = watch.pending.take() {
             return Ok(match error_detail {
                 Some(error) => Meaning::Refused(error),
@@ -108,9 +108,10 @@ impl McpStream {
         }
         watch.sent = None;
         watch.names_size = versions_size(&versions);
-        watch.known = match versions.is_empty() {
-            true => Known::Nothing,
-            false => Known::Versions(name::normal_versions(watch.collection.as_str(), versions)),
+        watch.known = if versions.is_empty() {
+            Known::Nothing
+        } else {
+            Known::Versions(name::normal_versions(watch.collection.as_str(), versions))
         };
         Ok(Meaning::Requested)
     }
@@ -137,8 +138,8 @@ impl McpStream {
         self.watches.iter().find(|watch| watch.name == name)?.sent
     }
 
-    /// Returns the index of the collection that is pushed next. Changes of Mixer's collections wait for changes of
-    /// those that they refer to.
+    /// Returns the index of the collection that is pushed next. Changes of Mixer's collections wait for changes of the
+    /// collections that they refer to.
     fn due(&self, catalogue: &Catalogue) -> Option<usize> {
         let mut waits = false;
         self.watches.iter().position(|watch| {
@@ -215,8 +216,7 @@ impl Dialogue for McpStream {
 }
 
 impl Watch {
-    /// Returns the order of the collection: collections come before those that refer to them, and those that are not
-    /// Mixer's come last.
+    /// Returns the order of the collection: referenced collections come first, collections that are not Mixer's last.
     fn rank(&self) -> (bool, Option<Kind>) {
         let role = self.collection.role();
         (role.is_none(), role)

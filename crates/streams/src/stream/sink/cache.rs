@@ -57,14 +57,16 @@ impl Cache {
         let paths = files.filter_map(|file| Some(file.ok()?.path()));
         let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == END)).collect();
         paths.sort();
-        let read = |path: &PathBuf| match CachedCollection::read(path) {
-            Ok(cached) => Some(cached),
-            Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "file of the configuration cache skipped");
-                None
-            }
-        };
-        paths.iter().filter_map(read).collect()
+        paths
+            .iter()
+            .filter_map(|path| match CachedCollection::read(path) {
+                Ok(cached) => Some(cached),
+                Err(error) => {
+                    tracing::warn!(file = %path.display(), %error, "file of the configuration cache skipped");
+                    None
+                }
+            })
+            .collect()
     }
 
     /// Replaces the cached state of a collection. The previous file remains until the new one is complete.

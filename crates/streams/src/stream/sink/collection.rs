@@ -61,7 +61,7 @@ pub(super) struct Proposal {
     pub(super) difference: Difference,
 }
 
-/// Identifies a proposal among those of its collection.
+/// Identifies a proposal within its collection.
 pub type ProposalId = u64;
 
 /// The origin of a change, by which pushes are answered.
@@ -110,8 +110,8 @@ impl Collection {
         }
     }
 
-    /// Appends a push to the queue. A full push replaces earlier ones of the same stream. Returns `false` if too many
-    /// wait.
+    /// Appends a push to the queue. A full push replaces earlier pushes of the same stream. Returns `false` if the
+    /// queue is full.
     pub(super) fn enqueue(&mut self, stream: StreamId, push: Resources) -> bool {
         let mut replaced = Vec::new();
         if !push.incremental {

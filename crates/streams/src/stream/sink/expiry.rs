@@ -7,17 +7,16 @@ use std::{
 /// The expiry of resources of a collection (docs/behaviour/xds.md#ttl).
 ///
 /// It begins when the server becomes unavailable, and ends with the next message from it. A connected server removes
-/// resources itself: one that is slow, or whose new version of a resource was refused, must not make this side lose the
-/// version in use.
+/// resources itself: a slow server, or a rejected new version, must not expire the version in use.
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
     lifetimes: BTreeMap<Arc<str>, Duration>,
     by_time: BTreeSet<(Instant, Arc<str>)>,
-    /// The number of lifetimes beyond which those of resources that are not held are forgotten.
+    /// The number of lifetimes that triggers a sweep of lifetimes without a held resource.
     bound: usize,
 }
 
-/// The least number of lifetimes beyond which those of resources that are not held are forgotten.
+/// The minimum of `Expiry::bound`.
 const LEAST_BOUND: usize = 100_000;
 
 impl Expiry {

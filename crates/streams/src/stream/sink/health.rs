@@ -23,7 +23,7 @@ pub(crate) struct Health(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     error: Option<StreamError>,
-    /// When the last stream was opened, or an exchange succeeded after one that failed; `None` after an error.
+    /// When the last stream was opened, or recovered from a failed exchange; `None` after an error.
     connected: Option<Instant>,
     /// When the open streams were opened.
     open: BTreeMap<StreamId, Instant>,
@@ -36,7 +36,7 @@ impl Health {
         state.open.insert(id, now);
     }
 
-    /// Records the end of a stream. One that this side or the peer ended without an error changes nothing.
+    /// Records the end of a stream. A graceful end by either side changes nothing.
     pub(super) fn ended(&self, id: StreamId, status: Option<&Status>) {
         let mut state = self.0.lock();
         if state.open.remove(&id).is_some_and(|opened| opened.elapsed() >= STEADY) {
@@ -67,7 +67,7 @@ impl Health {
         state.connected.get_or_insert_with(Instant::now);
     }
 
-    /// Returns how long a stream has been open whose last exchange did not fail; `None` if there is none.
+    /// Returns how long a stream has been open without a failed exchange; `None` without an open stream.
     pub(crate) fn connected_for(&self) -> Option<Duration> {
         let state = self.0.lock();
         state.connected.filter(|_| !state.open.is_empty()).map(|since| since.elapsed())

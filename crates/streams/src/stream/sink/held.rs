@@ -65,8 +65,11 @@ impl Held {
         let gone: BTreeSet<String> = if push.incremental {
             push.removed
         } else {
-            let gone = |name: &&String| !push.resources.contains_key(*name) && !push.bad.contains(*name);
-            self.resources.keys().filter(gone).cloned().collect()
+            self.resources
+                .keys()
+                .filter(|name| !push.resources.contains_key(*name) && !push.bad.contains(*name))
+                .cloned()
+                .collect()
         };
         let differs = |resource: &RawResource| {
             self.resources.get(&resource.name).is_none_or(|held| **held != *resource)
@@ -81,11 +84,19 @@ impl Held {
 
     /// Returns the changes from this state to another one.
     pub(super) fn difference_to(&self, other: &Self) -> Difference {
-        let differs = |resource: &&Arc<RawResource>| self.resources.get(&resource.name) != Some(*resource);
-        let is_gone = |name: &&String| !other.resources.contains_key(*name);
         Difference {
-            changed: other.resources.values().filter(differs).cloned().collect(),
-            removed: self.resources.keys().filter(is_gone).cloned().collect(),
+            changed: other
+                .resources
+                .values()
+                .filter(|resource| self.resources.get(&resource.name) != Some(*resource))
+                .cloned()
+                .collect(),
+            removed: self
+                .resources
+                .keys()
+                .filter(|name| !other.resources.contains_key(*name))
+                .cloned()
+                .collect(),
         }
     }
 

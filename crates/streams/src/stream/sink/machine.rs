@@ -239,7 +239,7 @@ impl SinkMachine {
         }
     }
 
-    /// Returns the next action, until there is none.
+    /// Returns the next action; `None` if nothing is due.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);

@@ -43,8 +43,8 @@ pub enum Mode {
     /// After the first push of a stream, which is whole. Correct with every source known
     /// (docs/behaviour/mcp.md#incremental-pushes).
     FullFirst,
-    /// From the start, with the versions that the sink has. Only for sources that honour them: those of Istio do not,
-    /// and resources that are deleted while the sink is disconnected would remain.
+    /// From the start, with the versions that the sink has. Only for sources that honour them. Istio's sources do not:
+    /// resources that are deleted while the sink is disconnected would remain.
     Resume,
     /// Always: every push after the first of a stream contains changes only. A sink that refuses one lacks these
     /// changes until it opens another stream, on which it sends its versions. The delta variant of xDS.
@@ -74,8 +74,8 @@ pub struct SinkOptions {
     pub idle_replies: Rate,
     /// The interval at which one unsupported collection is requested again.
     pub retry_unsupported: Duration,
-    /// The interval at which everything is requested again. Only for sources that do not push every change: those of
-    /// MCP take a request for the answer to an unanswered push.
+    /// The interval at which everything is requested again. Only for sources that do not push every change: MCP sources
+    /// take a request for the answer to an unanswered push.
     pub resync: Option<Duration>,
     /// The observer of the messages of its streams.
     pub trace: Trace,
@@ -96,11 +96,13 @@ setters!(SinkOptions {
 impl SinkOptions {
     /// Creates a sink with that id, for these collections, all of them required.
     pub fn new<C: Into<String>>(id: impl Into<String>, collections: impl IntoIterator<Item = C>) -> Self {
-        let wanted = |collection: C| Wanted { collection: collection.into(), required: true };
         Self {
             id: id.into(),
             annotations: BTreeMap::new(),
-            collections: collections.into_iter().map(wanted).collect(),
+            collections: collections
+                .into_iter()
+                .map(|collection| Wanted { collection: collection.into(), required: true })
+                .collect(),
             mode: Mode::FullFirst,
             skip_bad_resources: false,
             requests: Rate { burst: 100, every: Duration::from_millis(100) },

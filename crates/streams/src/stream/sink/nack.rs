@@ -36,14 +36,18 @@ impl NackError {
             // The resources of other collections are of the kind of their bodies.
             None => matches!(resource, Kind::Other(_)),
         };
-        let reason = |fault: &ValidationError| match &fault.resource {
-            Some(name) if is_own(name.kind()) => {
-                let field = if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
-                ResourceError { resource: full_name(name), text: format!("{field}{}", fault.reason) }
-            }
-            _ => ResourceError { resource: String::new(), text: fault.to_string() },
-        };
-        let reasons: Vec<_> = faults.iter().filter(|fault| fault.is_error()).map(reason).collect();
+        let reasons: Vec<_> = faults
+            .iter()
+            .filter(|fault| fault.is_error())
+            .map(|fault| match &fault.resource {
+                Some(name) if is_own(name.kind()) => {
+                    let field =
+                        if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
+                    ResourceError { resource: full_name(name), text: format!("{field}{}", fault.reason) }
+                }
+                _ => ResourceError { resource: String::new(), text: fault.to_string() },
+            })
+            .collect();
         if reasons.is_empty() { Self::whole("it was refused without a reason") } else { Self { reasons } }
     }
 }
@@ -74,8 +78,12 @@ mod tests {
     #[test]
     fn the_text_lists_the_first_reasons_and_counts_the_rest() {
         let nack = |count: usize, length: usize| {
-            let reason = |n| ResourceError { resource: format!("ns/{n}"), text: "x".repeat(length) };
-            NackError { reasons: (1..=count).map(reason).collect() }.to_string()
+            NackError {
+                reasons: (1..=count)
+                    .map(|n| ResourceError { resource: format!("ns/{n}"), text: "x".repeat(length) })
+                    .collect(),
+            }
+            .to_string()
         };
         assert_eq!(nack(2, 3), "ns/1: xxx; ns/2: xxx");
         let text = nack(100_000, 100);

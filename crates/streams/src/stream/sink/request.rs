@@ -35,7 +35,7 @@ pub(super) fn nack_request(
 /// any text that has the name of the collection, or the type URL by which xDS subscribes to it. NOT_FOUND is tried
 /// again: servers use it for resources that do not exist yet, too.
 ///
-/// A text without a name does not count: it may be that of a server, or a proxy, that does not implement the protocol.
+/// A text without the name does not count: it may come from a server or proxy that does not implement the protocol.
 pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
     let text = match status.code() {
         Code::InvalidArgument => status.message().strip_prefix("unsupported collection ").unwrap_or_default(),

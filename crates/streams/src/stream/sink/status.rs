@@ -63,9 +63,10 @@ impl Observed {
     pub(super) fn received(&mut self, stream: StreamId, push: &Resources) {
         SINK.received(&push.collection, push.encoded_len());
         let removed = push.removed_resources.len();
-        let what = match push.incremental {
-            true => format!("{} changed, {removed} removed", push.resources.len()),
-            false => format!("{} in all", push.resources.len()),
+        let what = if push.incremental {
+            format!("{} changed, {removed} removed", push.resources.len())
+        } else {
+            format!("{} in all", push.resources.len())
         };
         let (collection, nonce) = (push.collection.clone(), push.nonce.clone());
         self.journal.record(Message { time: unix_time(), stream, kind: "push", collection, nonce, what });

@@ -117,11 +117,14 @@ impl Stream {
         };
         // An answer that replaces an unsent one is counted once.
         let delayed = answer.ready.as_ref().map(|(at, _)| *at).filter(|at| *at > now);
-        let bucket = || {
-            let rate = self.idle_rate;
-            self.idle.entry(collection.to_owned()).or_insert_with(|| Bucket::new(rate)).take(now)
+        let at = if changed {
+            now
+        } else {
+            delayed.unwrap_or_else(|| {
+                let rate = self.idle_rate;
+                self.idle.entry(collection.to_owned()).or_insert_with(|| Bucket::new(rate)).take(now)
+            })
         };
-        let at = if changed { now } else { delayed.unwrap_or_else(bucket) };
         answer.ready = Some((at, request));
     }
 
@@ -176,13 +179,15 @@ impl Stream {
         if self.requests.wait(now).is_some() {
             return None;
         }
-        let is_due = |answer: &mut Answer| answer.at().is_some_and(|at| at <= now);
-        let answer = self.answers.pop_front_if(is_due).and_then(|answer| answer.ready);
+        let answer = self
+            .answers
+            .pop_front_if(|answer| answer.at().is_some_and(|at| at <= now))
+            .and_then(|answer| answer.ready);
         let request = match answer {
             Some((_, request)) => request,
             None => {
-                let may_send = |queued: &QueuedRequest| queued.at <= now && self.may_send(queued);
-                let index = self.unsent.iter().position(may_send)?;
+                let index =
+                    self.unsent.iter().position(|queued| queued.at <= now && self.may_send(queued))?;
                 self.unsent.remove(index).request
             }
         };

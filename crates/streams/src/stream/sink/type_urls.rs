@@ -72,7 +72,7 @@ impl TypeUrls {
         first.into_iter().collect()
     }
 
-    /// Returns whether a type URL is the only one of its collection.
+    /// Returns whether its collection has no other type URL.
     pub(crate) fn is_only(&self, type_url: &str) -> bool {
         let requested = self.urls.get(type_url).and_then(|(collection, _)| self.collections.get(collection));
         requested.is_none_or(|requested| requested.candidates.len() == 1)
@@ -116,8 +116,8 @@ impl TypeUrls {
 
     /// Handles the answer of the sink to a push.
     pub(crate) fn answer(&mut self, collection: &str, key: &str) -> Option<Answer> {
-        let answered = |other: &Unanswered| other.collection == collection && other.key == key;
-        let place = self.unanswered.iter().position(answered)?;
+        let place =
+            self.unanswered.iter().position(|other| other.collection == collection && other.key == key)?;
         self.unanswered.remove(place).map(|unanswered| unanswered.answer)
     }
 }

@@ -67,8 +67,8 @@ impl Catalogue {
     }
 
     /// Returns the view of a node on a collection. Endpoints and routes without a selector are visible if clusters,
-    /// listeners or scoped routes that the node sees refer to them, or if nothing refers to them. The `former` view is
-    /// an earlier one of the same node.
+    /// listeners or scoped routes that the node sees refer to them, or if nothing refers to them. `former` is an
+    /// earlier view of the same node.
     pub(crate) fn seen_by(
         &self,
         collection: &str,

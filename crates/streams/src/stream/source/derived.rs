@@ -29,7 +29,7 @@ impl<T: Clone + Default> Derived<T> {
         Self { value: OnceLock::new(), former: Mutex::new(former) }
     }
 
-    /// Returns the value. On first use, `update` derives it from that of the given entries, of which there may be none.
+    /// Returns the value. On first use, `update` derives it from the value of the former entries, if any.
     pub(super) fn get(&self, update: impl FnOnce(T, &Entries) -> T) -> &T {
         self.value.get_or_init(|| {
             let former = self.former.lock().take();

@@ -1,4 +1,4 @@
-//! The tasks of a source: one for each stream, with a state machine of its own.
+//! The tasks of a source: one per stream, each with a state machine.
 
 use std::{
     sync::Arc,
@@ -123,11 +123,12 @@ impl ConfigServer {
             return Ok(());
         };
         SOURCE.requested_v2(type_url, client);
-        match self.options.v2 {
-            true => Ok(()),
-            false => Err(Status::unimplemented(format!(
+        if self.options.v2 {
+            Ok(())
+        } else {
+            Err(Status::unimplemented(format!(
                 "version 2 of Envoy's API is turned off here; ask for {successor} by version 3"
-            ))),
+            )))
         }
     }
 

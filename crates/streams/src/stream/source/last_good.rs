@@ -9,7 +9,8 @@ use std::{
 use crate::stream::{name::full_name, raw_change::RawChange};
 use mixer_adapter_config::{Change, Collection, Content, Resource, ValidationError};
 
-/// The served resources. Those of a file stay while it has faults, so that a mistake removes nothing at the sinks.
+/// The served resources. The resources of a file stay while it has faults, so that a mistake removes nothing at the
+/// sinks.
 #[derive(Debug, Default)]
 pub(super) struct LastGood {
     served: BTreeMap<Collection, Served>,
@@ -34,7 +35,7 @@ impl LastGood {
         let errors = faults.iter().filter(|fault| fault.is_error());
         let faulty: HashSet<&Path> =
             errors.filter_map(|fault| Some(Path::new(&*fault.origin.as_ref()?.source))).collect();
-        // The path of an error may be that of a directory.
+        // The path of an error may be a directory.
         let is_faulty = |resource: &Resource| {
             Path::new(&*resource.origin.source).ancestors().any(|path| faulty.contains(path))
         };

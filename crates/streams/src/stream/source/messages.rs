@@ -10,7 +10,8 @@ use mixer_adapter_core::proto::Any;
 const HOST: &str = "type.googleapis.com/";
 
 impl ConfigServer {
-    /// Serves these messages by their names, in place of all others of their type. What is served already and is the same stays as it is.
+    /// Serves these messages by their names, in place of all others of their type. Unchanged resources stay as they
+    /// are.
     ///
     /// ```
     /// # use mixer_adapter_streams::stream::source::{Catalogue, ConfigServer, ConfigServerOptions};

@@ -38,8 +38,8 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// A method of gRPC that serves streams of some dialogue.
 ///
-/// A push that is not shared is encoded in memory of its own. In tonic's codec a stream goes on holding as much as its longest message
-/// needed, and the first push may be everything there is.
+/// A push that is not shared is encoded in separate memory. In tonic's codec, a stream holds a buffer for its longest
+/// message, and the first push may contain all resources.
 #[derive(Clone, Debug)]
 pub(crate) struct Method<F> {
     source: ConfigServer,
@@ -62,7 +62,7 @@ impl<F> Method<F> {
         Self { source, admission, max_message_size: options.max_message_size, requests, dialogue }
     }
 
-    /// Lets a stream in, and serves it in a task of its own.
+    /// Admits a stream, and serves it in a new task.
     async fn open<B, D>(self, request: http::Request<B>) -> Result<http::Response<Body>, Status>
     where
         F: Fn(&ConfigServer) -> D,

@@ -32,14 +32,14 @@ impl<M: Message> Pushed<M> {
         Ok(message)
     }
 
-    /// Returns the push as a gRPC frame in two parts, of which the second is shared.
+    /// Returns the push as a gRPC frame in two parts. The second part is shared.
     pub(crate) fn into_frame(self) -> [Bytes; 2] {
         let Self { message, shared } = self;
         let own = frame(&message);
         if shared.is_empty() {
             return [own, shared];
         }
-        // The length in the prefix is that of both parts.
+        // The length in the prefix covers both parts.
         let length = u32::try_from(own.len() - FRAME_PREFIX + shared.len()).unwrap_or(u32::MAX);
         let mut own = BytesMut::from(own);
         own[1..FRAME_PREFIX].copy_from_slice(&length.to_be_bytes());
@@ -71,8 +71,7 @@ impl Budget {
 
     /// Takes a number of bytes; returns whether they were available.
     fn take(&self, bytes: usize) -> bool {
-        let left = |left: usize| left.checked_sub(bytes);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 }
 

@@ -56,8 +56,8 @@ fn text(message: &DynamicMessage, field: &str) -> Option<String> {
     message.get_field_by_name(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// Finds the names of routes anywhere in a listener or a scoped route, including those of scoped routes within a
-/// listener. A message of an unknown type has no references.
+/// Finds the names of routes anywhere in a listener or a scoped route, including scoped routes within a listener. A
+/// message of an unknown type has no references.
 fn routes(message: &DynamicMessage, nested: usize, names: &mut Vec<Arc<str>>) {
     if let Some(inner) = content(message) {
         if nested > 0 {

@@ -85,7 +85,7 @@ pub(crate) struct Selector {
     metadata: Map<String, Json>,
 }
 
-/// Texts, of which one has to match; without any, everything matches. A `*` at the beginning or the end matches
+/// Alternative patterns; without any, everything matches. A `*` at the beginning or the end matches
 /// anything.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Patterns(Option<Vec<String>>);
@@ -185,12 +185,13 @@ impl Patterns {
     }
 
     fn matches(&self, text: &str) -> bool {
-        let matches = |pattern: &String| match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
-            (Some(start), _) => text.starts_with(start),
-            (None, Some(end)) => text.ends_with(end),
-            (None, None) => text == pattern,
-        };
-        self.0.as_ref().is_none_or(|patterns| patterns.iter().any(matches))
+        self.0.as_ref().is_none_or(|patterns| {
+            patterns.iter().any(|pattern| match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
+                (Some(start), _) => text.starts_with(start),
+                (None, Some(end)) => text.ends_with(end),
+                (None, None) => text == pattern,
+            })
+        })
     }
 }
 

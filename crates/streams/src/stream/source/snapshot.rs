@@ -35,7 +35,7 @@ pub struct Snapshot {
     selectors: Selectors,
     /// The names of resources with a time to live.
     expiring: OrdSet<Arc<str>>,
-    /// Other names, and the names of the resources that have them: those of several nodes may share one.
+    /// Aliases, and the names of their resources: resources of several nodes may share an alias.
     aliases: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
     /// Collections of `xdstp` names, and the names in them.
     collections: OrdMap<Arc<str>, OrdSet<Arc<str>>>,
@@ -87,8 +87,9 @@ impl Snapshot {
 
     /// Returns all resources as elements of a JSON array.
     pub(crate) fn encoded_json(&self, bare: bool, json: impl Fn(&Entry) -> Json) -> Bytes {
-        let elements = || json_elements(self.entries.values().map(|entry| &**entry), json);
-        self.encodings.get_or_encode(Encoding::Json { bare }, elements)
+        self.encodings.get_or_encode(Encoding::Json { bare }, || {
+            json_elements(self.entries.values().map(|entry| &**entry), json)
+        })
     }
 
     /// Returns the resources by their names.
@@ -135,7 +136,7 @@ impl Snapshot {
         Self { encodings, ..self }
     }
 
-    /// Returns the resources in version 2 of Envoy's API, without those that it cannot represent.
+    /// Returns the resources in version 2 of Envoy's API, without resources that it cannot represent.
     pub(crate) fn v2(&self) -> &Arc<Self> {
         self.v2.get(|translated, former| {
             let mut next = translated.successor();
@@ -190,7 +191,7 @@ impl Snapshot {
         self.entries.get(name).or_else(|| self.entries.get(self.aliases.get(name)?.get_min()?))
     }
 
-    /// Returns the resource of that name, or those of the collection that it names.
+    /// Returns the resource called `name`, or the resources of the collection called `name`.
     pub(crate) fn find_all(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
         let names = self.collections.get(name).into_iter().flatten();
         self.find(name).into_iter().chain(names.filter_map(|name| self.entries.get(name)))

@@ -7,12 +7,12 @@ use mixer_adapter_config::{Change, Topic, ValidationError, parse};
 impl ConfigServer {
     /// Serves the resources of a text, in place of all others of their collections.
     ///
-    /// The text is YAML or JSON, with one or more documents: messages with their type under `@type`, responses of discovery services, or
-    /// resources of Istio and Kubernetes. What is served already and is the same stays as it is, with its version.
+    /// The text is YAML or JSON, with one or more documents: messages with their type under `@type`, responses of
+    /// discovery services, or resources of Istio and Kubernetes. Unchanged resources keep their versions.
     ///
     /// # Errors
-    /// Everything that is wrong with the text; nothing of it is served then. Deprecated fields, and those of later releases of Istio, are
-    /// served, and logged.
+    /// The faults of the text; nothing of it is served then. Deprecated fields, and fields of later releases of Istio,
+    /// are served and logged.
     pub fn serve_text(&self, text: &str) -> Result<(), Vec<ValidationError>> {
         let parsed = parse(text, "text", "default");
         let mut faults = parsed.faults;

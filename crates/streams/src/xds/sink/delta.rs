@@ -26,8 +26,8 @@ const WILDCARD: &str = "*";
 
 /// Changes: `DeltaAggregatedResources` (docs/behaviour/xds.md#changes).
 ///
-/// The first response for a collection is the whole set, unless the sink sent its versions. So is one with a resource
-/// that has no name, as those of Nacos: without a name it could never be removed.
+/// The first response for a collection is the whole set, unless the sink sent its versions. A response with an unnamed
+/// resource (as from Nacos) is the whole set, too: without a name it could never be removed.
 #[derive(Debug)]
 pub struct Delta {
     client: XdsClient,

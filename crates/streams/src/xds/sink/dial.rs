@@ -69,16 +69,21 @@ pub async fn dial(
         let grpc = Grpc::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
         let path = path.clone();
         match variant {
-            Variant::Sotw => {
-                let call = |requests| open(grpc, path, requests).boxed();
-                exchange(stream, requests, Sotw::new(client.clone()), call).boxed()
-            }
+            Variant::Sotw => exchange(stream, requests, Sotw::new(client.clone()), |requests| {
+                open(grpc, path, requests).boxed()
+            })
+            .boxed(),
             Variant::Delta => {
-                let call = |requests| open(grpc, path, requests).boxed();
-                exchange(stream, requests, Delta::new(client.clone(), versions.clone()), call).boxed()
+                exchange(stream, requests, Delta::new(client.clone(), versions.clone()), |requests| {
+                    open(grpc, path, requests).boxed()
+                })
+                .boxed()
             }
         }
     };
-    let stream = |stop| connected(sink.clone(), server.clone(), stop, run.clone()).boxed();
-    server.watching(redial(&server, &options, stop, stream)).await;
+    server
+        .watching(redial(&server, &options, stop, |stop| {
+            connected(sink.clone(), server.clone(), stop, run.clone()).boxed()
+        }))
+        .await;
 }

@@ -54,8 +54,10 @@ pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests) {
     loop {
         let (own, name) = (path.clone(), format!("xds://{}", path.display()));
         let reload = reload.clone();
-        let run = |stream, requests| exchange(own, reload, stream, requests);
-        let Ended { status, .. } = with_stream(sink.clone(), name, stop.clone(), run).await;
+        let Ended { status, .. } = with_stream(sink.clone(), name, stop.clone(), |stream, requests| {
+            exchange(own, reload, stream, requests)
+        })
+        .await;
         tracing::warn!(path = %path.display(), %status, "stream ended; reading all files again");
         time::sleep(POLL).await;
     }
@@ -198,16 +200,16 @@ fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
 
 /// Wakes on changes in the directory of the path, or in the path itself.
 fn watcher(path: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
-    let on_event = move |event: notify::Result<notify::Event>| {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = if path.is_dir() { path } else { parent };
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // This program reads it: that changes nothing.
         if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
             // One pending wake-up represents any number of events.
             let _ = wake.try_send(());
         }
-    };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let directory = if path.is_dir() { path } else { parent };
-    let mut watcher = notify::recommended_watcher(on_event).ok()?;
+    })
+    .ok()?;
     watcher.watch(directory, RecursiveMode::NonRecursive).ok()?;
     Some(watcher)
 }

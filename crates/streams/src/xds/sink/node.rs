@@ -59,7 +59,7 @@ fn text(text: &str) -> Value {
 
 /// Returns the node of a sink, in the form that istiod requires (docs/behaviour/xds.md#istiod-as-a-source).
 ///
-/// The id has four parts, one of them a valid address; the generator is the one for MCP resources. `extensions` are the
+/// The id has four parts, the second a valid address; the generator is istiod's for MCP resources. `extensions` are the
 /// adapters of the program and their templates.
 pub fn node(name: &str, namespace: &str, extensions: Vec<Extension>) -> Node {
     let fields = [("GENERATOR", "api"), ("NAMESPACE", namespace)];

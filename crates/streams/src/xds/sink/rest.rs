@@ -74,9 +74,11 @@ pub async fn poll(
     let polling = async {
         while !stop.is_cancelled() {
             let (own, client, memory) = (server.clone(), client.clone(), memory.clone());
-            let exchange = |stream, requests| exchange(own, client, options, memory, stream, requests);
             let Ended { status, .. } =
-                with_stream(sink.clone(), server.to_string(), stop.clone(), exchange).await;
+                with_stream(sink.clone(), server.to_string(), stop.clone(), |stream, requests| {
+                    exchange(own, client, options, memory, stream, requests)
+                })
+                .await;
             tracing::warn!(%server, %status, "stream ended; requesting everything again");
             sleep(options.refresh_delay).await;
         }
@@ -175,8 +177,9 @@ async fn exchange(
 
 /// Sets the next request of a type, for that time or when the type is due before. A new type is due immediately.
 fn enqueue(types: &mut BTreeMap<String, Polled>, request: DiscoveryRequest, at: Option<Instant>) {
-    let new = || Polled { request: request.clone(), due: Some(Instant::now()) };
-    let polled = types.entry(request.type_url.clone()).or_insert_with(new);
+    let polled = types
+        .entry(request.type_url.clone())
+        .or_insert_with(|| Polled { request: request.clone(), due: Some(Instant::now()) });
     polled.request = request;
     if let (Some(due), Some(at)) = (&mut polled.due, at) {
         *due = at.min(*due);
@@ -209,10 +212,8 @@ pub(crate) async fn send(
             let json = serde_json::from_slice(answer.body())
                 .map_err(|error| format!("the answer is not JSON: {error}"))?;
             let response = response::of_json(json)?;
-            let type_url = match response.type_url.is_empty() {
-                true => request.type_url.clone(),
-                false => response.type_url,
-            };
+            let type_url =
+                if response.type_url.is_empty() { request.type_url.clone() } else { response.type_url };
             Ok(Some(DiscoveryResponse { type_url, ..response }))
         }
         StatusCode::NOT_MODIFIED => Ok(None),

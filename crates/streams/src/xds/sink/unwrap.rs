@@ -1,4 +1,4 @@
-//! Resources in messages of xDS servers: wrapped as those of MCP, or bare.
+//! Resources in messages of xDS servers: wrapped as in MCP, or bare.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ pub(super) fn resource(discovered: Discovered) -> Option<Resource> {
 
 /// Returns whether a resource of a response of changes has a name by which another response can refer to it.
 pub(super) fn is_named(discovered: &Discovered) -> bool {
-    let unnamed = |any: &Any| !is(any, WRAPPER) && name_in(any).is_none();
-    !discovered.name.is_empty() || !discovered.resource.as_ref().is_some_and(unnamed)
+    !discovered.name.is_empty()
+        || !discovered.resource.as_ref().is_some_and(|any| !is(any, WRAPPER) && name_in(any).is_none())
 }
 
 fn is(any: &Any, message: &str) -> bool {

@@ -52,14 +52,15 @@ impl Versions {
             known.clear();
         }
         for (name, own, servers) in push.changed {
-            match own == servers {
-                true => _ = known.remove(&name),
-                false => _ = known.insert(name, (own, servers)),
+            if own == servers {
+                _ = known.remove(&name);
+            } else {
+                _ = known.insert(name, (own, servers));
             }
         }
     }
 
-    /// Returns the versions to send for a collection of which the sink holds these. Drops resources that are no longer
+    /// Returns the versions to send for a collection with the given held resources. Drops resources that are no longer
     /// held.
     pub(super) fn to_send(
         &self,

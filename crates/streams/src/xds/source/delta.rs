@@ -31,9 +31,8 @@ fn request(request: DeltaDiscoveryRequest) -> Request {
 
 fn response(Push { url, nonce, content }: Push, ttl: bool) -> Pushed<DeltaDiscoveryResponse> {
     let encoding = Encoding::Delta { bare: message::is_bare(&url), ttl };
-    let (resources, shared) = content.entries.encode(encoding, |entry| match content.heartbeat {
-        true => message::heartbeat(entry),
-        false => message::resource(entry, &url, ttl),
+    let (resources, shared) = content.entries.encode(encoding, |entry| {
+        if content.heartbeat { message::heartbeat(entry) } else { message::resource(entry, &url, ttl) }
     });
     let message = DeltaDiscoveryResponse {
         system_version_info: content.version,

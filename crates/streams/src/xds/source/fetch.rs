@@ -48,7 +48,7 @@ const RESOURCES: u32 = 2;
 
 /// Returns the requested resources, unless the client has received them before.
 ///
-/// The nonce of a response is its version: without a stream, nothing else records what was sent before.
+/// The nonce of a response is its version: without a stream, nothing else records the last response.
 pub fn fetch(catalogue: &Catalogue, request: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Status> {
     let Some(fetched) = Query::of(request)?.answer(catalogue) else { return Ok(None) };
     let message = fetched.into_pushed().into_message();
@@ -79,15 +79,16 @@ pub(super) struct Fetched {
 impl Query {
     pub(super) fn of(request: &DiscoveryRequest) -> Result<Self, Status> {
         let collection = collection_of(&request.type_url).as_str().to_owned();
-        let normal = |resource: &String| Name::of(&name::normal(&collection, resource), None);
-        let names: Vec<Name> = request.resource_names.iter().map(normal).collect();
+        let names: Vec<Name> = request
+            .resource_names
+            .iter()
+            .map(|resource| Name::of(&name::normal(&collection, resource), None))
+            .collect();
         let mut subscription = Subscription::new(false);
         subscription.replace(&names)?;
         // Envoy sends no nonces.
-        let last = match request.response_nonce.is_empty() {
-            true => &request.version_info,
-            false => &request.response_nonce,
-        };
+        let last =
+            if request.response_nonce.is_empty() { &request.version_info } else { &request.response_nonce };
         Ok(Self {
             url: request.type_url.clone(),
             collection,

@@ -19,9 +19,10 @@ const ENVELOPE: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 /// `group/version/Kind` is wrapped with its metadata (docs/behaviour/xds.md#istio-resources-over-xds).
 pub(super) fn any(entry: &Entry, type_url: &str) -> Any {
     let resource = entry.resource();
-    match is_bare(type_url) {
-        true => resource.body.clone(),
-        false => Any { type_url: WRAPPER.to_owned(), value: resource.to_message().encode_to_vec().into() },
+    if is_bare(type_url) {
+        resource.body.clone()
+    } else {
+        Any { type_url: WRAPPER.to_owned(), value: resource.to_message().encode_to_vec().into() }
     }
 }
 
@@ -60,10 +61,7 @@ pub(super) fn heartbeat(entry: &Entry) -> Resource {
 /// Returns a resource in the wrapper that a whole set needs for the time to live. Clients recognise a heartbeat by the
 /// version of the response.
 pub(super) fn wrapped(entry: &Entry, type_url: &str, content: &Content) -> Any {
-    let resource = match content.heartbeat {
-        true => heartbeat(entry),
-        false => resource(entry, type_url, true),
-    };
+    let resource = if content.heartbeat { heartbeat(entry) } else { resource(entry, type_url, true) };
     let resource = Resource { version: content.version.clone(), ..resource };
     Any { type_url: ENVELOPE.to_owned(), value: resource.encode_to_vec().into() }
 }

@@ -1,7 +1,8 @@
 //! The server of xDS, which serves the state of an MCP source to clients of xDS (docs/behaviour/xds.md).
 //!
 //! ```text
-//! request --> SotwStream / DeltaStream --> XdsStream --> Types (make before break) --> Watch (what the client has) --> push
+//! request --> SotwStream / DeltaStream --> XdsStream --> Types (make before break) --> Watch (state of the client) -->
+//! push
 //!                                            ^
 //!                           Catalogue (the same that MCP serves)
 //! ```

@@ -48,27 +48,33 @@ impl RequestContext {
     }
 }
 
+fn version_text(build: &BuildVersion) -> Option<String> {
+    let version = build.version.as_ref()?;
+    Some(format!("{}.{}.{}", version.major_number, version.minor_number, version.patch))
+}
+
+fn name_and_version(extension: &Extension) -> String {
+    match extension.version.as_ref().and_then(version_text) {
+        Some(version) => format!("{} {version}", extension.name),
+        None => extension.name.clone(),
+    }
+}
+
 /// Returns the identity of a client, for observers of the source: its location, its program, and its extensions with
 /// their versions.
 pub(super) fn sink_id(node: &Node) -> SinkId {
     let locality = node.locality.clone().unwrap_or_default();
     let locality = [locality.region, locality.zone, locality.sub_zone];
     let locality: Vec<&str> = locality.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    let build = |build: &BuildVersion| {
-        let version = build.version.as_ref()?;
-        Some(format!("{}.{}.{}", version.major_number, version.minor_number, version.patch))
-    };
     let version = match &node.user_agent_version_type {
         Some(UserAgentVersionType::UserAgentVersion(version)) => version.clone(),
-        Some(UserAgentVersionType::UserAgentBuildVersion(version)) => build(version).unwrap_or_default(),
+        Some(UserAgentVersionType::UserAgentBuildVersion(version)) => {
+            version_text(version).unwrap_or_default()
+        }
         None => node.build_version.clone(),
     };
-    let extension = |extension: &Extension| match extension.version.as_ref().and_then(build) {
-        Some(version) => format!("{} {version}", extension.name),
-        None => extension.name.clone(),
-    };
     // Envoys have hundreds.
-    let extensions = join_texts(node.extensions.iter().map(extension));
+    let extensions = join_texts(node.extensions.iter().map(name_and_version));
     let annotations = [
         ("cluster", node.cluster.clone()),
         ("locality", locality.join("/")),

@@ -3,7 +3,7 @@
 
 use mixer_adapter_config::envoy;
 
-/// The rank of a type in make-before-break order: referenced types come before those that refer to them.
+/// The rank of a type in make-before-break order: referenced types come before the types that refer to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Cluster,

@@ -54,7 +54,7 @@ struct Rest {
     source: ConfigServer,
     admission: Arc<Admission>,
     max_message_size: usize,
-    /// The bytes that requests may hold in sum, from those that arrive to those that wait for news.
+    /// The bytes that all requests may hold, while they arrive and while they wait for changes.
     memory: Arc<Semaphore>,
     v2: bool,
 }
@@ -158,7 +158,7 @@ impl Encoding {
         }
     }
 
-    /// Returns about how many bytes the decoded form of a request takes beyond those of its body.
+    /// Estimates by how many bytes the decoded form of a request exceeds its body.
     fn expansion(self, body: &[u8]) -> usize {
         match self {
             Self::Json => json_expansion(body),
@@ -199,7 +199,7 @@ impl Encoding {
     }
 }
 
-/// Answers a request when there is news for its client: 304 if there is none in time.
+/// Answers a request as soon as resources have changed; 304 after the timeout.
 async fn answer(State(rest): State<Rest>, Path(path): Path<String>, request: Request) -> Response {
     match rest.respond(&path, request).await {
         Ok(response) => response,
@@ -254,7 +254,7 @@ impl Rest {
         }
     }
 
-    /// Returns the type that a request is for: that of its path or, where the path names none that is known, its own.
+    /// Returns the requested type: from the path or, if the path names no known type, from the request.
     fn type_url(&self, name: &str, own: String) -> Result<String, RestError> {
         let path = || format!("{}{name}", rest_path::PREFIX);
         match rest_path::type_url(name, self.v2) {
@@ -281,9 +281,12 @@ impl Rest {
         let mut limited = Limited::new(body, self.max_message_size);
         let mut bytes = BytesMut::new();
         while let Some(frame) = limited.frame().await {
-            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
-                true => RestError::TooLong(self.max_message_size),
-                false => RestError::Body(error),
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    RestError::TooLong(self.max_message_size)
+                } else {
+                    RestError::Body(error)
+                }
             })?;
             let data = frame.into_data().unwrap_or_default();
             held.merge(self.hold(data.len())?);
@@ -320,7 +323,7 @@ impl Rest {
     }
 }
 
-/// What the client says that it has.
+/// Returns the client's state as stated in the request.
 fn watch(request: &DiscoveryRequest) -> WatchStatus {
     let accepted = Some(&request.version_info).filter(|version| !version.is_empty()).cloned();
     let refused = request.error_detail.as_ref();

@@ -115,7 +115,7 @@ pub fn services(v2: bool) -> impl Iterator<Item = String> {
     v3.chain(METHODS_V2.iter().filter(move |_| v2).map(|(service, ..)| format!("envoy.{service}")))
 }
 
-/// Adds the services of xDS to others: ADS, those of one type each, and REST.
+/// Adds the services of xDS to others: ADS, the services for a single type, and REST.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options, &SOURCE));
     let router = services.axum_router_mut();

@@ -29,11 +29,13 @@ fn response(Push { url, nonce, content }: Push, ttl: bool) -> Pushed<DiscoveryRe
     let encoding = Encoding::Sotw { bare: message::is_bare(&url), ttl };
     // Clients that support times to live read the envelope.
     let is_unnamed = message::is_unnamed(&url);
-    let (resources, shared) =
-        content.entries.encode(encoding, |entry| match ttl && (is_unnamed || entry.ttl().is_some()) {
-            false => message::any(entry, &url),
-            true => message::wrapped(entry, &url, &content),
-        });
+    let (resources, shared) = content.entries.encode(encoding, |entry| {
+        if ttl && (is_unnamed || entry.ttl().is_some()) {
+            message::wrapped(entry, &url, &content)
+        } else {
+            message::any(entry, &url)
+        }
+    });
     let message = DiscoveryResponse {
         version_info: content.version,
         resources,

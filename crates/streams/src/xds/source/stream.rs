@@ -5,7 +5,6 @@ use tonic::Status;
 use super::{
     name_set::Name,
     node::{RequestContext, sink_id},
-    order::Traits,
     subscription::{Owed, Subscription},
     types::{Push, Types},
     watch::{Nonce, Representation, Watch},
@@ -58,7 +57,7 @@ pub(super) enum Names {
     },
 }
 
-/// The same names as those of stored resources.
+/// Names in the normal form of stored resources.
 enum NormalNames {
     Replace(Vec<Name>),
     Change { subscribe: Vec<Name>, unsubscribe: Vec<Name>, versions: BTreeMap<String, String> },
@@ -71,8 +70,10 @@ impl Names {
         let state = catalogue.and_then(|catalogue| catalogue.snapshot(collection.as_str()));
         let entries = state.map(|state| state.entries());
         let normal = |names: Vec<String>| {
-            let normal = |name: String| Name::of(&name::normal(collection.as_str(), &name), entries);
-            names.into_iter().map(normal).collect()
+            names
+                .into_iter()
+                .map(|name| Name::of(&name::normal(collection.as_str(), &name), entries))
+                .collect()
         };
         match self {
             Self::Replace(names) => NormalNames::Replace(normal(names)),
@@ -88,11 +89,13 @@ impl Names {
 impl XdsStream {
     /// Creates a stream of whole sets that has just opened: of all types, or of one.
     pub(super) fn sotw(only: Option<&'static str>) -> Self {
-        let form = |traits: Traits| match traits.whole {
-            true => Representation::Whole,
-            false => Representation::Parts,
-        };
-        Self { context: RequestContext::new(only), types: Types::new(form), wraps: true }
+        Self {
+            context: RequestContext::new(only),
+            types: Types::new(
+                |traits| if traits.whole { Representation::Whole } else { Representation::Parts },
+            ),
+            wraps: true,
+        }
     }
 
     /// Creates a stream of changes that has just opened: of all types, or of one.
@@ -122,7 +125,7 @@ impl XdsStream {
         let names = request.names.normal(&url, catalogue);
         let meaning = match self.types.get(&url) {
             None => {
-                // Whatever its nonce is: istiod sends the time in that of its first request.
+                // The nonce is ignored: istiod sends the time as the nonce of its first request.
                 let watch = open(self.context.explicit(), names)?;
                 self.types.open(&url, watch)?;
                 Meaning::Requested

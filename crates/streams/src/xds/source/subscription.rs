@@ -70,9 +70,8 @@ impl Subscription {
         })
     }
 
-    /// Adds names, as a request for changes does; in the `first` one of a type, no names may mean all resources.
-    /// Returns what has to be sent, also if it was sent before: a client that subscribes again has dropped the resource
-    /// (rule 7).
+    /// Adds the names of a delta request; in the `first` request of a type, no names may mean all resources. Returns
+    /// the resources to send, even if sent before: a client that subscribes again has dropped them (rule 7).
     pub(super) fn add(&mut self, names: &[Name], first: bool) -> Result<Owed, Status> {
         let mut owed = Owed::default();
         let legacy = first && names.is_empty() && !self.explicit;
@@ -136,11 +135,10 @@ fn names(names: &NameSet, name: &str) -> bool {
 }
 
 fn bounded(names: usize) -> Result<(), Status> {
-    match names > NAMES {
-        true => {
-            Err(Status::resource_exhausted(format!("at most {NAMES} names of a type are served by name")))
-        }
-        false => Ok(()),
+    if names > NAMES {
+        Err(Status::resource_exhausted(format!("at most {NAMES} names of a type are served by name")))
+    } else {
+        Ok(())
     }
 }
 

@@ -140,8 +140,12 @@ impl Types {
     fn refresh_views(&mut self, catalogue: &Catalogue) {
         for known in &mut self.types {
             let view = catalogue.seen_by(&known.collection, &self.node, known.view.as_ref());
-            let is_same = |(new, old): (&Arc<View>, &Arc<View>)| Arc::ptr_eq(new.state(), old.state());
-            if self.ttl && !view.as_ref().zip(known.view.as_ref()).is_some_and(is_same) {
+            if self.ttl
+                && !view
+                    .as_ref()
+                    .zip(known.view.as_ref())
+                    .is_some_and(|(new, old)| Arc::ptr_eq(new.state(), old.state()))
+            {
                 let expiring = view.iter().flat_map(|view| view.state().expiring());
                 known.interval = expiring.filter_map(|entry| entry.ttl()).min().map(|ttl| ttl / HEARTBEATS);
             }
@@ -199,8 +203,10 @@ impl Types {
                 self.nonces += 1;
                 let (url, rank) = (due.url.clone(), due.traits.rank);
                 due.warms = false;
-                let refers = |known: &Type| known.traits.rank.refers();
-                if rank.is_referred_to() && content.adds && self.types.iter().any(refers) {
+                if rank.is_referred_to()
+                    && content.adds
+                    && self.types.iter().any(|known| known.traits.rank.refers())
+                {
                     self.warming.start();
                 }
                 if rank.refers() && self.warming.is_overdue() {

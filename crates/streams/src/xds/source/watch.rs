@@ -19,8 +19,8 @@ use mixer_adapter_core::proto;
 
 /// The state of a type at a client, and its missing resources: the same for both variants of the protocol.
 ///
-/// The client has the subscribed resources of `base`, except for those that it is `owed` or that are in `doubt`. One
-/// state, which is shared with the other streams, and a few names represent all of it.
+/// The client has the subscribed resources of `base`, except for resources in `owed` or `doubt`. `base` is shared with
+/// other streams, so that a watch stores only a few names.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     subscription: Subscription,
@@ -30,7 +30,7 @@ pub(super) struct Watch {
     /// The requested resources, whether they changed or not.
     owed: Owed,
     requested: bool,
-    /// The refused resources, some of which the client may still have applied. They are sent with the next change.
+    /// The refused resources, which the client may have applied in part. They are sent with the next change.
     doubt: Owed,
     /// Removed resources, which are served until nothing refers to them.
     withheld: Entries,
@@ -104,11 +104,11 @@ const RESOURCES: u32 = 2;
 pub(super) enum Nonce {
     /// No nonce, or nothing was pushed yet: a request that answers no push.
     None,
-    /// That of the unanswered push, which the request answers.
+    /// The nonce of the unanswered push, which the request answers.
     Pending,
-    /// That of the last push, which was answered before.
+    /// The nonce of the last push, which was answered before.
     Last,
-    /// That of an older push, or of another stream.
+    /// The nonce of an older push, or of another stream.
     Stale,
 }
 
@@ -219,15 +219,14 @@ impl Watch {
         let mut owed = take(&mut self.owed);
         let base = self.base.clone();
         let Delta { changed, mut removed } = self.take_changes(state);
-        let had = |entry: &Arc<Entry>| base.as_ref().is_some_and(|base| base.contains_key(entry.name()));
-        let adds = !owed.is_empty() || !changed.iter().all(had);
+        let adds = !owed.is_empty()
+            || !changed.iter().all(|entry| base.as_ref().is_some_and(|base| base.contains_key(entry.name())));
         changed.iter().for_each(|entry| _ = self.withheld.remove(entry.name()));
-        // A client that lacks a removed resource need not keep it, and one that refused it would refuse it again.
+        // Clients that lack or refused a removed resource do not need it until the removal.
         let lacked = |name: &str| owed.contains(name) || self.doubt.contains(name);
         let tells = form != Representation::Parts || removed.iter().any(|(name, _)| lacked(name));
         if withhold {
-            let kept = |(name, _): &mut (Arc<str>, _)| !lacked(name);
-            self.withheld.extend(removed.extract_if(.., kept));
+            self.withheld.extend(removed.extract_if(.., |(name, _)| !lacked(name)));
         } else {
             let withheld = take(&mut self.withheld).into_iter();
             removed.extend(withheld.filter(|(_, entry)| self.subscription.selects(entry)));
@@ -271,13 +270,16 @@ impl Watch {
             return None;
         }
         let lacked = |name: &str| self.owed.contains(name) || self.doubt.contains(name);
-        let has = |entry: &&Arc<Entry>| {
-            let name = entry.name();
-            self.subscription.selects(entry)
-                && !lacked(name)
-                && base.get(name).is_some_and(|had| had == *entry)
-        };
-        let entries: Vec<_> = state.expiring().filter(has).cloned().collect();
+        let entries: Vec<_> = state
+            .expiring()
+            .filter(|entry| {
+                let name = entry.name();
+                self.subscription.selects(entry)
+                    && !lacked(name)
+                    && base.get(name).is_some_and(|had| had == *entry)
+            })
+            .cloned()
+            .collect();
         // A client recognises the heartbeats of a whole set by the version that it accepted last.
         if entries.is_empty() || (form != Representation::Changes && self.refused) {
             return None;
@@ -322,9 +324,10 @@ impl Watch {
             version = format!("{version}-{}", self.withheld.len());
         }
         let kept: Vec<_> = kept.cloned().collect();
-        let entries = match self.subscription.is_wildcard() && kept.is_empty() {
-            true => Selection::All(state.clone()),
-            false => Selection::Some(self.subscribed(state).into_iter().chain(kept).collect()),
+        let entries = if self.subscription.is_wildcard() && kept.is_empty() {
+            Selection::All(state.clone())
+        } else {
+            Selection::Some(self.subscribed(state).into_iter().chain(kept).collect())
         };
         Content { version, entries, removed: Vec::new(), heartbeat: false, adds: false }
     }
@@ -354,9 +357,10 @@ impl Watch {
 
     /// Returns the whole subscription, by name unless it is a wildcard.
     fn everything(&self) -> Owed {
-        match self.subscription.is_wildcard() {
-            true => Owed::all(),
-            false => Owed { all: false, names: self.subscription.names().clone() },
+        if self.subscription.is_wildcard() {
+            Owed::all()
+        } else {
+            Owed { all: false, names: self.subscription.names().clone() }
         }
     }
 

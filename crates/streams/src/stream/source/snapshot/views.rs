@@ -1,4 +1,4 @@
-//! Views of nodes on a snapshot: shared by nodes with the same view, and stored while one of them is served.
+//! Views of nodes on a snapshot: shared by nodes with the same view, and stored while such a node is served.
 
 use imbl::ordmap::DiffItem;
 use std::{
@@ -21,8 +21,8 @@ use crate::stream::source::entry::{Entries, Entry};
 /// Further ones are encoded for each push.
 const MAX_ENCODED: usize = 64 << 20;
 
-/// A snapshot as visible to a node: resources without a selector, or with one that selects the node, without those that
-/// are referred to only by invisible resources. A selector takes precedence over references.
+/// A snapshot as visible to a node: resources that have no selector or select the node. Resources that only invisible
+/// resources refer to are excluded, unless their selector selects the node.
 #[derive(Debug)]
 pub(crate) struct View {
     base: Arc<Snapshot>,
@@ -53,7 +53,7 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Returns the view of that key, or a new one that its first user builds.
+    /// Returns the view of that key, or a new view that its first user builds.
     fn get(&self, key: Key, new: impl FnOnce() -> View) -> Arc<View> {
         let mut views = self.views.lock();
         if let Some(view) = views.get(&key).and_then(Weak::upgrade) {
@@ -69,8 +69,7 @@ impl Views {
 }
 
 impl View {
-    /// Returns the view of a node. The `former` view is one of the same node, of an earlier state, whose unchanged
-    /// parts are shared.
+    /// Returns the view of a node. It shares unchanged parts of `former`, an earlier view of the same node.
     pub(in super::super) fn of(
         base: &Arc<Snapshot>,
         referring: Vec<Arc<Self>>,
@@ -92,8 +91,13 @@ impl View {
         }
         let selected: Vec<bool> =
             base.selectors().values().map(|(selector, _)| selector.selects(node)).collect();
-        let addresses = |view: &Arc<Self>| [Arc::as_ptr(&view.base).addr(), Arc::as_ptr(view.state()).addr()];
-        let key = Key { selected: selected.clone(), referring: referring.iter().map(addresses).collect() };
+        let key = Key {
+            selected: selected.clone(),
+            referring: referring
+                .iter()
+                .map(|view| [Arc::as_ptr(&view.base).addr(), Arc::as_ptr(view.state()).addr()])
+                .collect(),
+        };
         let view = base.views().get(key, || Self { base: base.clone(), referring, state: OnceLock::new() });
         // Other views are not locked meanwhile.
         view.state.get_or_init(|| view.build(&selected, former));
@@ -130,9 +134,10 @@ impl View {
                 None => next.remove(&name),
             }
         }
-        match next.entries().ptr_eq(start.entries()) {
-            true => start.clone(),
-            false => Arc::new(next.with_encodings(Encodings::within(self.base.views().encoded.clone()))),
+        if next.entries().ptr_eq(start.entries()) {
+            start.clone()
+        } else {
+            Arc::new(next.with_encodings(Encodings::within(self.base.views().encoded.clone())))
         }
     }
 
@@ -253,8 +258,8 @@ mod tests {
     fn nodes_that_see_the_same_share_a_view_that_is_dropped_with_the_last_of_them() {
         let mut catalogue = Catalogue::default();
         set(&mut catalogue, CLUSTERS, true, vec![cluster("a", "a", ""), cluster("b", "b", "one")], &[]);
-        let see = |id: &str| catalogue.seen_by(CLUSTERS, &node(id), None).unwrap();
-        let [one, other, third] = ["one", "other", "third"].map(see);
+        let [one, other, third] =
+            ["one", "other", "third"].map(|id| catalogue.seen_by(CLUSTERS, &node(id), None).unwrap());
         assert_eq!((names(&one), names(&other)), (vec!["a", "b"], vec!["a"]));
         assert!(Arc::ptr_eq(&other, &third));
         let weak = Arc::downgrade(&other);
@@ -315,9 +320,10 @@ mod tests {
             for (is_cluster, name, id, refers, is_removed) in changes {
                 let collection = if is_cluster { CLUSTERS } else { ENDPOINTS };
                 let resource = if is_cluster { cluster(&name, &refers, id) } else { endpoints(&name, id) };
-                match is_removed {
-                    true => set(&mut catalogue, collection, false, vec![], &[name]),
-                    false => set(&mut catalogue, collection, false, vec![resource], &[]),
+                if is_removed {
+                    set(&mut catalogue, collection, false, vec![], &[name]);
+                } else {
+                    set(&mut catalogue, collection, false, vec![resource], &[]);
                 }
                 // A copy without anything that was derived of former states.
                 let mut scratch = Catalogue::default();
