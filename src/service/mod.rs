@@ -24,7 +24,6 @@ mod rpc;
 mod server;
 mod server_options;
 mod service_list;
-mod words;
 
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use families::{Families, Scraped};

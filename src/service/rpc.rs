@@ -1,14 +1,17 @@
 //! Unary methods of services that are known when this is compiled.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use prost::Message;
+use prost::{DecodeError, Message, Name};
+use prost_reflect::DescriptorPool;
 use tonic::Status;
 
-use super::words::with_valid_words;
-use mixer_adapter_core::framework::frame::frame;
+use mixer_adapter_core::{
+    framework::{frame::frame, lossy_text},
+    proto,
+};
 use mixer_adapter_host::handler::{BoxFuture, Caller};
 use mixer_adapter_net::grpc::Reply;
 
@@ -42,21 +45,35 @@ impl<M: Message> IntoReply for WithMetadata<M> {
     }
 }
 
-/// Makes a method of a function of a service from message to message.
+/// The messages of all requests.
+static REQUESTS: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let mut pool = DescriptorPool::new();
+    for descriptors in [
+        proto::DESCRIPTORS,
+        include_bytes!(concat!(env!("OUT_DIR"), "/mixer.bin")),
+        include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
+    ] {
+        // Tests find the messages of each.
+        let _ = pool.decode_file_descriptor_set(descriptors);
+    }
+    pool
+});
+
+/// Makes a method of a function of a service from message to message. Text in requests need not be UTF-8.
 pub(super) fn rpc<S, Request, Response, Answer>(
     service: &Arc<S>,
     method: fn(Arc<S>, Request, Caller) -> Answer,
 ) -> Rpc
 where
     S: Send + Sync + 'static,
-    Request: Message + Default + 'static,
+    Request: Name + Default + 'static,
     Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
     limited_rpc(service, |_, _| Ok(()), method)
 }
 
-/// Like [`rpc`], for encoded requests with attributes that `admit` accepts. Their words need not be UTF-8.
+/// Like [`rpc`], for encoded requests that `admit` accepts.
 pub(super) fn limited_rpc<S, Request, Response, Answer>(
     service: &Arc<S>,
     admit: impl Fn(&S, &[u8]) -> Result<(), Status> + Send + Sync + 'static,
@@ -64,7 +81,7 @@ pub(super) fn limited_rpc<S, Request, Response, Answer>(
 ) -> Rpc
 where
     S: Send + Sync + 'static,
-    Request: Message + Default + 'static,
+    Request: Name + Default + 'static,
     Response: IntoReply,
     Answer: Future<Output = Result<Response, Status>> + Send + 'static,
 {
@@ -73,12 +90,8 @@ where
         let (admitted, service) = (admit(&service, &request), service.clone());
         Box::pin(async move {
             admitted?;
-            let decoded =
-                Request::decode(request.clone()).or_else(|error| match with_valid_words(&request) {
-                    Some(valid) => Request::decode(&*valid).map_err(|_| error),
-                    None => Err(error),
-                });
-            let request = decoded.map_err(|error| {
+            let descriptor = || REQUESTS.get_message_by_name(&Request::full_name());
+            let request = lossy_text::decode(request, descriptor).map_err(|error: DecodeError| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;
             Ok(method(service, request, caller).await?.into_reply())

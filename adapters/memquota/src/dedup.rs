@@ -176,7 +176,10 @@ mod tests {
         let dedup = Dedup::new(Duration::from_secs(10));
         once(&dedup, "q", &args("id", 5), 0, Grant::amount(5));
         assert_eq!(once(&dedup, "q", &args("id", 5), 0, Grant::nothing()), Grant::amount(5));
-        for (quota, ask) in [("other", args("id", 5)), ("q", args("id2", 5)), ("q", args("id", 9))] {
+        let best_effort = args("id", 5).with_best_effort();
+        for (quota, ask) in
+            [("other", args("id", 5)), ("q", args("id2", 5)), ("q", args("id", 9)), ("q", best_effort)]
+        {
             assert_eq!(once(&dedup, quota, &ask, 0, Grant::nothing()), Grant::nothing());
         }
     }

@@ -30,6 +30,7 @@ mod manifest;
 mod mcp;
 mod metrics;
 mod mistakes;
+mod odd_requests;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;

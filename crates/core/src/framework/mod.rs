@@ -7,6 +7,7 @@ pub mod json;
 pub mod line_queue;
 pub mod log_limit;
 pub mod log_text;
+pub mod lossy_text;
 pub mod name;
 pub mod optional_fields;
 mod quota_context;

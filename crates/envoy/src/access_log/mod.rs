@@ -19,7 +19,7 @@ use mixer_adapter_engine::{
     dispatch::{Caller, FailureTexts, PreparedReport, Report, ReportBatch, Request},
     is_decision_id,
 };
-use prost::Message as _;
+use prost::Name as _;
 use tokio::{runtime::Handle, sync::mpsc, time::Instant};
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
@@ -32,7 +32,10 @@ use crate::{
     counters::Counters,
     missing_settings::MissingSettings,
     options::MappingOptions,
-    proto::envoy::data::accesslog::v3::{HttpAccessLogEntry, TcpAccessLogEntry},
+    proto::{
+        self,
+        envoy::data::accesslog::v3::{HttpAccessLogEntry, TcpAccessLogEntry},
+    },
     tenants::{SharedSpace, Space, TenantCounts},
 };
 
@@ -141,7 +144,7 @@ impl Reporter {
         let caller = delivery();
         let mut budget = Budget::new(mixer.limits(), &caller);
         for entry in queued.entries {
-            let bag = match self.attributes(queued.kind, &entry, &queued.sender, snapshot.bag_of(is_logged)) {
+            let bag = match self.attributes(queued.kind, entry, &queued.sender, snapshot.bag_of(is_logged)) {
                 Ok(bag) => bag,
                 Err(error) => {
                     failures.push(error.to_string());
@@ -189,19 +192,20 @@ impl Reporter {
     fn attributes(
         &self,
         kind: LogKind,
-        entry: &[u8],
+        entry: Vec<u8>,
         sender: &LogSender,
         bag: Bag,
     ) -> Result<Bag, EntryError> {
         match kind {
             LogKind::Http => {
-                let entry = HttpAccessLogEntry::decode(entry)?;
+                let entry: HttpAccessLogEntry = proto::decode(&HttpAccessLogEntry::full_name(), entry)?;
                 let common = entry.common_properties.as_ref();
                 self.missing.note_log(common.and_then(|common| common.metadata.as_ref()));
                 Ok(http_attributes(&entry, sender, bag, &self.mapping)?)
             }
             LogKind::Tcp => {
-                Ok(tcp_attributes(&TcpAccessLogEntry::decode(entry)?, sender, bag, &self.mapping)?)
+                let entry: TcpAccessLogEntry = proto::decode(&TcpAccessLogEntry::full_name(), entry)?;
+                Ok(tcp_attributes(&entry, sender, bag, &self.mapping)?)
             }
         }
     }

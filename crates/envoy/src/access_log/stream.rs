@@ -10,7 +10,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use prost::Message as _;
 use tonic::{
     Code, Response, Status, Streaming,
     body::Body,
@@ -23,7 +22,7 @@ use crate::{
     Services,
     attributes::{LogSender, Node},
     counters::Counters,
-    proto::envoy::service::accesslog::v3::StreamAccessLogsResponse,
+    proto::{self, envoy::service::accesslog::v3::StreamAccessLogsResponse},
 };
 
 /// Maximum size of the identifier of a stream in bytes; Envoy 1.40 sends about 70 kB.
@@ -39,6 +38,9 @@ pub(crate) struct LogMessage {
     #[prost(message, optional, tag = "3")]
     tcp_logs: Option<LogEntries>,
 }
+
+/// The full name of the identifier.
+const IDENTIFIER: &str = "envoy.service.accesslog.v3.StreamAccessLogsMessage.Identifier";
 
 /// The node of the sender, from the identifier of a stream.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -136,7 +138,7 @@ impl Services {
             // The first message has the node.
             let sender = sender.get_or_insert_with(|| {
                 let node = (message.identifier.len() <= MAX_IDENTIFIER)
-                    .then(|| Identifier::decode(message.identifier.clone()).ok()?.node)
+                    .then(|| proto::decode::<Identifier>(IDENTIFIER, message.identifier.clone()).ok()?.node)
                     .flatten();
                 Arc::new(LogSender::new(node.as_ref(), self.connections.clone()))
             });
@@ -176,6 +178,8 @@ impl Drop for OpenStream {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
     use crate::proto::envoy::{
         config::core::v3,

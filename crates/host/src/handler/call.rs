@@ -1,8 +1,14 @@
 //! The call of a handler: decodes a request, finds its handler, calls it within the deadline and encodes the answer.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
-use prost::{Message, bytes::Bytes};
+use prost::{DecodeError, Message, bytes::Bytes};
+use prost_reflect::MessageDescriptor;
 use tracing::{Instrument as _, Span, field};
 
 use super::{
@@ -14,7 +20,14 @@ use super::{
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
     adapter::{AdapterError, Handle, with_peer},
-    framework::{frame::frame, log_limit::FailureLogLimit, log_text::log_text, status::status_name},
+    framework::{
+        dynamic::{DescriptorSet, DynamicTemplate},
+        frame::frame,
+        log_limit::FailureLogLimit,
+        log_text::log_text,
+        lossy_text,
+        status::status_name,
+    },
     proto::Any as AnyMessage,
     template::{Template, Variety},
 };
@@ -131,6 +144,8 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
 pub(crate) struct TemplateMethod<T: Template> {
     by_adapter: Vec<Option<ServingAdapter<T>>>,
     unresolved: Arc<CallMetrics>,
+    /// The descriptor of requests, for those with text that is not UTF-8.
+    request: Arc<OnceLock<Option<MessageDescriptor>>>,
 }
 
 struct ServingAdapter<T: Template> {
@@ -147,13 +162,17 @@ impl<T: Template> Clone for ServingAdapter<T> {
 
 impl<T: Template> Clone for TemplateMethod<T> {
     fn clone(&self) -> Self {
-        Self { by_adapter: self.by_adapter.clone(), unresolved: self.unresolved.clone() }
+        Self {
+            by_adapter: self.by_adapter.clone(),
+            unresolved: self.unresolved.clone(),
+            request: self.request.clone(),
+        }
     }
 }
 
 impl<T: Template> Default for TemplateMethod<T> {
     fn default() -> Self {
-        Self { by_adapter: Vec::new(), unresolved: Arc::default() }
+        Self { by_adapter: Vec::new(), unresolved: Arc::default(), request: Arc::default() }
     }
 }
 
@@ -165,6 +184,17 @@ impl<T: Template> TemplateMethod<T> {
             serve: caller,
             metrics: Arc::default(),
         }));
+    }
+
+    /// Decodes a request, whose text need not be UTF-8.
+    fn decode(&self, request: Bytes) -> Result<T::Request, DecodeError> {
+        lossy_text::decode(request, || {
+            let request = self.request.get_or_init(|| {
+                let template = DynamicTemplate::new(&DescriptorSet::decode(T::DESCRIPTOR).ok()?).ok()?;
+                Some(template.request_message().clone())
+            });
+            request.clone()
+        })
     }
 
     async fn serve(
@@ -228,7 +258,8 @@ impl<T: Template> Method for TemplateMethod<T> {
                 start: Instant::now(),
                 code: tonic::Code::Cancelled,
             };
-            let decoded = T::Request::decode(request.clone())
+            let decoded = self
+                .decode(request.clone())
                 .map_err(|source| CallError::Undecodable { message: T::METHOD, source });
             let answer = match decoded {
                 Err(error) => Err(error),
