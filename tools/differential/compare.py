@@ -34,8 +34,10 @@ def _answer(place, one, other, found):
             continue
         if field == "duration" and abs(a - b) <= TOLERANCE:
             continue
+        if field == "status" and a and b and all(", " in side.get("message", "") for side in (one, other)):
+            # The first of several denials sets it, and they come in any order.
+            continue
         if field == "message":
-            # Several denials come in any order.
             a, b = sorted(a.split(", ")), sorted(b.split(", "))
         if field == "route":
             a, b = ({key: sorted(part) if key != "direct" else part for key, part in side.items()} for side in (a, b))

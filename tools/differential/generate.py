@@ -24,9 +24,9 @@ ADDRESSES = ["0a000001", "c0a80105", "00000000", "20010db80000000000000000000000
 TIMES = [(0, 0), (-1, 0), (1557126489, 0), (1557126489, 123456789), (951782400, 0), (4102444800, 5), (-2208988800, 500000000)]
 DURATIONS = [(0, 0), (0, 1), (0, 1500), (5, 0), (90, 0), (3600, 0), (-1, 0), (31536000, 0)]
 KEYS = ["x", "a.b", ":path", "user-agent", "K", ""]
-DNS_NAMES = ["a.com", "B.Example.com.", "bücher.example", "xn--bcher-kva.example", "a..b", ""]
-URIS = ["http://a.com/x", "HTTP://A.com/x", "http://a.com:80/x", "urn:x", "/rel", ""]
-EMAILS = ["u@example.com", "u@EXAMPLE.com", "U@example.com", "bad", ""]
+DNS_NAMES = ["a.com", "B.Example.com.", "bücher.example", "xn--bcher-kva.example", "a..b", "", "evil.com", "evil\u3002com", "\uff45vil.com", "e\u00advil.com", "bu\u0308cher.example"]
+URIS = ["http://a.com/x", "HTTP://A.com/x", "http://a.com:80/x", "urn:x", "/rel", "", "http://evil\u3002com/x", "http://evil.com/x"]
+EMAILS = ["u@example.com", "u@EXAMPLE.com", "U@example.com", "bad", "", "Bob <u@example.com>", "u@example.com (Bob)", "u@\uff45xample.com"]
 
 # The type in which an attribute is sent, and its values.
 SENT = {
@@ -52,8 +52,8 @@ CONSTANTS = {
     "TIMESTAMP": ['timestamp("2019-05-06T07:08:09Z")', 'timestamp("2019-05-06T09:08:09.5+02:00")'],
     "DURATION": ['"90s"', '"1.5s"', '"1h30m"', '"5ms"'],
     "STRING_MAP": ["emptyStringMap()"],
-    "DNS_NAME": ['dnsName("a.com")', 'dnsName("B.Example.com.")'],
-    "URI": ['uri("http://a.com/x")', 'uri("urn:x")'],
+    "DNS_NAME": ['dnsName("a.com")', 'dnsName("B.Example.com.")', 'dnsName("evil.com")', 'dnsName("bu\u0308cher.example")'],
+    "URI": ['uri("http://a.com/x")', 'uri("urn:x")', 'uri("http://evil.com/x")'],
     "EMAIL_ADDRESS": ['email("u@example.com")', 'email("u@EXAMPLE.com")'],
 }
 COMPARABLE = ["STRING", "INT64", "DOUBLE", "BOOL", "IP_ADDRESS", "TIMESTAMP", "DNS_NAME", "URI", "EMAIL_ADDRESS"]
@@ -259,8 +259,12 @@ class Generator:
             name = "pm%d" % index
             labels = self.random.sample(["d1", "d_2", "Dim3"], self.random.randint(0, 2))
             value = self.expression(self.pick(["INT64", "DOUBLE", "DURATION"]))
+            if self.chance(0.05):
+                value = "true"
             instances.append(self.instance(name, "metric", {"value": value, "dimensions": {label: self.value() for label in labels}}))
             info = {"instance_name": "%s.instance.%s" % (name, NAMESPACE), "name": "m_" + name, "label_names": labels}
+            if self.chance(0.05):
+                info["label_names"] = ["absent"]
             info["kind"] = self.pick(["GAUGE", "COUNTER", "DISTRIBUTION"])
             if info["kind"] == "DISTRIBUTION":
                 info["buckets"] = self.pick([

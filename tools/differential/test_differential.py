@@ -18,6 +18,11 @@ class Generated(unittest.TestCase):
         self.assertEqual(one, same)
         self.assertNotEqual(one, other)
 
+    def test_cases_have_what_once_differed_from_mixer(self):
+        text = "".join(json.dumps(Generator("odd/%d" % index).case(5), ensure_ascii=False) for index in range(300))
+        for part in ["evil\u3002com", "Bob <u@example.com>", '"value": "true"', '"label_names": ["absent"]']:
+            self.assertIn(part, text)
+
     def test_cases_are_json_with_rules_of_resources_that_there_are(self):
         for index in range(200):
             case = Generator("test/%d" % index).case(3)
@@ -37,6 +42,7 @@ class Compared(unittest.TestCase):
 
     def test_what_is_free_is_no_difference(self):
         self.assertEqual(self.places(outcome(message="a:x, b:y", duration=10**9), outcome(message="b:y, a:x", duration=10**9 + 3 * 10**8)), [])
+        self.assertEqual(self.places(outcome(message="a:x, b:y", status=7), outcome(message="b:y, a:x", status=16)), [])
         operations = [["a", "1", 0], ["b", "2", 0]]
         route = {"request": operations, "response": [], "direct": [0, ""]}
         self.assertEqual(self.places(outcome(route=route), outcome(route=dict(route, request=operations[::-1]))), [])
@@ -48,6 +54,8 @@ class Compared(unittest.TestCase):
 
     def test_the_rest_is_one(self):
         self.assertEqual(self.places(outcome(), {"answers": [{"code": "UNKNOWN"}], "files": {}, "prom": {}}), ["answers[0].code"])
+        self.assertEqual(self.places(outcome(message="a:x", status=7), outcome(message="a:x", status=16)), ["answers[0].status"])
+        self.assertEqual(self.places(outcome(message="a:x, b:y", status=0), outcome(message="b:y, a:x", status=16)), ["answers[0].status"])
         self.assertEqual(self.places(outcome(uses=1), outcome(uses=2)), ["answers[0].uses"])
         quotas = [{"q": {"granted": amount, "duration": 0, "refs": []}} for amount in (1, 2)]
         self.assertEqual(self.places(outcome(quotas=quotas[0]), outcome(quotas=quotas[1])), ["answers[0].quotas[q].granted"])
