@@ -7,8 +7,8 @@ use prost_types::{FileDescriptorProto, source_code_info::Location};
 
 use crate::source_info::comment;
 
-/// Lists the comments of all messages, fields, enums and their values: one line each, with the full name (`enum.value`
-/// for a value), a tab, and the comment as one paragraph. Google's own files are not included.
+/// Lists the comments of all messages, fields, enums and their values. Each line has the full name (`enum.value` for a
+/// value), a tab, and the comment as one paragraph. Google's own files are not included.
 pub(crate) fn list(files: impl IntoIterator<Item = FileDescriptor>) -> String {
     let mut found = BTreeMap::new();
     for file in files.into_iter().filter(|file| !file.package_name().starts_with("google.protobuf")) {

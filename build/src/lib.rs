@@ -119,7 +119,7 @@ pub fn template(template_proto: impl AsRef<Path>) {
     });
 }
 
-/// Compiles files, given by their paths below one of the folders, and returns them with their imports and comments.
+/// Compiles files, given by their paths below a folder, and returns them with their imports and comments.
 ///
 /// They can import files of the folders, files of `mixer-adapter-proto` and `google/protobuf/*`.
 ///

@@ -8,8 +8,8 @@ use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 
 use crate::{Error, comments};
 
-/// The path of the crate that generated code refers to: `mixer-adapter-core`, or else the facade `mixer-adapter`, under the
-/// name that it has in the Cargo.toml of the crate being built.
+/// The path of the crate that generated code refers to: `mixer-adapter-core`, or else the facade `mixer-adapter`. Its
+/// name comes from the Cargo.toml of the crate being built.
 pub(crate) static ROOT: LazyLock<String> = LazyLock::new(|| {
     match framework() {
         Ok(FoundCrate::Name(name)) => format!("::{name}"),

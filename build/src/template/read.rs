@@ -93,8 +93,8 @@ struct Names {
     name: String,
 }
 
-/// Returns the names of the template: from `template_name`, or else from the last part of the package, which must be a valid
-/// name in both cases.
+/// Returns the names of the template: from `template_name`, or else from the last part of the package. Either must be a
+/// valid name.
 fn names(file: &FileDescriptor, errors: &mut SchemaErrors<'_>) -> Option<Names> {
     let package = file.package_name();
     if package.is_empty() {

@@ -174,7 +174,7 @@ impl<A: Apply> Acceptance<A> {
 
     /// Runs these sources until all of them have ended. No two filters should include the same collection.
     pub async fn run(mut self, sources: Vec<MergedSource>) {
-        // One place for each source: offers that arrive at the same time are decided on together.
+        // One place per source, so that simultaneous offers are decided together.
         let (sender, mut batches) = mpsc::channel(sources.len().max(1));
         let mut running = Vec::new();
         for (index, MergedSource { source, filter, required, skip_bad_resources }) in
@@ -253,10 +253,11 @@ impl<A: Apply> Acceptance<A> {
     fn arrived(&mut self, source: usize, update: &Update) {
         let before = self.awaited.len();
         // An update without changes reports that the source has nothing that can be read.
-        let includes = |collection: &Collection| {
-            update.changes.is_empty() || update.changes.iter().any(|change| change.collection == *collection)
-        };
-        self.awaited.retain(|(index, collection)| *index != source || !includes(collection));
+        self.awaited.retain(|(index, collection)| {
+            let is_included = update.changes.is_empty()
+                || update.changes.iter().any(|change| change.collection == *collection);
+            *index != source || !is_included
+        });
         let incomplete: BTreeSet<usize> = self.awaited.iter().map(|(index, _)| *index).collect();
         if self.awaited.len() < before && !incomplete.is_empty() && !incomplete.contains(&source) {
             let names: Vec<&str> = incomplete.iter().map(|index| &*self.sources[*index].name).collect();
@@ -304,7 +305,8 @@ impl<A: Apply> Acceptance<A> {
         until.min()
     }
 
-    /// Releases the sources whose time is over. It runs while a source is connected, without a break: before it could not send the rules.
+    /// Releases sources whose delay has expired. It runs while a source is connected, without a break: before it could
+    /// not send the rules.
     fn release(&mut self) {
         let LossPolicy::Protect { delay } = self.losses else { return };
         let now = Instant::now();

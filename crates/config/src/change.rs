@@ -21,9 +21,9 @@ pub struct Change {
 /// What changed in a collection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// The whole collection. An empty one deletes everything.
+    /// The whole collection. An empty set deletes all resources.
     Full(Vec<Arc<Resource>>),
-    /// The difference to the state before. Removing what does not exist is no error.
+    /// The difference to the state before. Removing a missing resource is not an error.
     Partial {
         /// New and changed resources.
         added: Vec<Arc<Resource>>,
@@ -94,7 +94,7 @@ impl Change {
         (part(content), part(separated))
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether the change is empty.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(&self.content, Content::Partial { added, removed } if added.is_empty() && removed.is_empty())
     }

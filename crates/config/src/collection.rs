@@ -85,17 +85,17 @@ pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
 pub(super) fn resembles_mixers(api_version: &str, kind: &str, spec: &Json) -> bool {
     let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
     let of_istio = group.split('.').any(|label| label == "istio");
-    let is = |known: Kind| {
+    let [is_rule, is_handler, is_instance] = [Kind::Rule, Kind::Handler, Kind::Instance].map(|known| {
         if of_istio { kind.eq_ignore_ascii_case(known.as_str()) } else { kind == known.as_str() }
-    };
+    });
     let has = |field: &str| !spec[field].is_null();
     let compiled = |camel: &str, snake: &str| has(camel) || has(snake);
-    let actions = || spec["actions"].as_array().into_iter().flatten();
-    (is(Kind::Rule) && actions().any(|action| !action["handler"].is_null()))
-        || (is(Kind::Handler)
+    let mut actions = spec["actions"].as_array().into_iter().flatten();
+    (is_rule && actions.any(|action| !action["handler"].is_null()))
+        || (is_handler
             && (compiled("compiledAdapter", "compiled_adapter")
                 || (has("adapter") && (has("params") || has("connection")))))
-        || (is(Kind::Instance)
+        || (is_instance
             && (compiled("compiledTemplate", "compiled_template") || (has("template") && has("params"))))
 }
 
@@ -137,8 +137,8 @@ impl Collection {
 
     /// Returns the name of a similar collection, if this one is not Mixer's, Istio's or Envoy's.
     pub fn similar(&self) -> Option<String> {
-        let envoys = || ENVOY_TYPES.iter().map(|known| known.message);
-        if self.kind().is_some() || envoys().any(|known| known == self.as_str()) {
+        let envoys = ENVOY_TYPES.iter().map(|known| known.message);
+        if self.kind().is_some() || envoys.clone().any(|known| known == self.as_str()) {
             return None;
         }
         let names = Self::known().filter_map(|known| {
@@ -149,7 +149,7 @@ impl Collection {
             }
         });
         let names: Vec<String> = names.collect();
-        suggest(self.as_str(), names.iter().map(String::as_str).chain(envoys())).map(str::to_owned)
+        suggest(self.as_str(), names.iter().map(String::as_str).chain(envoys)).map(str::to_owned)
     }
 
     /// Logs a request for a collection whose name is probably misspelled.

@@ -32,7 +32,7 @@ pub const ENVOY_TYPES: [EnvoyType; 9] = [
     EnvoyType::new("envoy.config.core.v3.TypedExtensionConfig", "ECDS", Some("extension_configs")),
 ];
 
-/// Messages of v2 and what they became, a line for each (`crates/streams/descriptors/README.md`).
+/// Messages of v2 and their successors, one per line (`crates/streams/descriptors/README.md`).
 const MESSAGES: &str = include_str!("envoy_v2.tsv");
 
 static SUCCESSORS: LazyLock<HashMap<&str, &str>> =

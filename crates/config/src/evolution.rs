@@ -140,16 +140,19 @@ fn inspect_enum(of: &EnumDescriptor, number: i32, path: &str, found: &mut Findin
     }
 }
 
-fn in_order(entries: &HashMap<MapKey, Value>) -> Vec<(String, &Value)> {
-    let key = |key: &MapKey| match key {
+fn key_text(key: &MapKey) -> String {
+    match key {
         MapKey::String(text) => format!("{text:?}"),
         MapKey::Bool(key) => key.to_string(),
         MapKey::I32(key) => key.to_string(),
         MapKey::I64(key) => key.to_string(),
         MapKey::U32(key) => key.to_string(),
         MapKey::U64(key) => key.to_string(),
-    };
-    let mut entries: Vec<_> = entries.iter().map(|(name, value)| (key(name), value)).collect();
+    }
+}
+
+fn in_order(entries: &HashMap<MapKey, Value>) -> Vec<(String, &Value)> {
+    let mut entries: Vec<_> = entries.iter().map(|(name, value)| (key_text(name), value)).collect();
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     entries
 }

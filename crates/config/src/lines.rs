@@ -54,7 +54,9 @@ impl Lines {
 }
 
 fn is_same_field(key: &str, name: &str) -> bool {
-    let bare = |text: &str| text.chars().filter(|letter| *letter != '_').collect::<String>().to_lowercase();
+    fn bare(text: &str) -> String {
+        text.chars().filter(|letter| *letter != '_').collect::<String>().to_lowercase()
+    }
     key == name || (!name.contains('.') && bare(key) == bare(name))
 }
 

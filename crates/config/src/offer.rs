@@ -57,18 +57,18 @@ impl Update {
 
     /// Separates these new and changed resources from all other changes.
     pub(crate) fn split(&self, names: &HashSet<ResourceName>) -> (Self, Self) {
-        let part = |changes: Vec<Change>| Self { source: self.source.clone(), changes, faults: Vec::new() };
         let (others, separated) = self.changes.iter().map(|change| change.split(names)).unzip();
-        (Self { faults: self.faults.clone(), ..part(others) }, part(separated))
+        let others = Self { source: self.source.clone(), changes: others, faults: self.faults.clone() };
+        (others, Self { source: self.source.clone(), changes: separated, faults: Vec::new() })
     }
 
-    /// Returns whether it changes nothing.
+    /// Returns whether the update is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.iter().all(Change::is_empty)
     }
 
-    /// Returns whether a later update of the same source replaces this one, or adds to it: it has changes of the same
-    /// collections, or this one only reports that nothing can be read.
+    /// Returns whether a later update of the same source supersedes this update: it has changes of the same
+    /// collections, or this update only reports faults.
     pub(crate) fn is_replaced_by(&self, later: &Self) -> bool {
         self.changes.is_empty()
             || self
@@ -177,8 +177,10 @@ impl Decisions {
             return decision;
         }
         self.decided = true;
-        let dropped = || ValidationError::error("this program does not accept configuration any more");
-        Some(decision.unwrap_or_else(|| Decision::Unreadable(vec![dropped()])))
+        Some(decision.unwrap_or_else(|| {
+            let fault = ValidationError::error("this program does not accept configuration any more");
+            Decision::Unreadable(vec![fault])
+        }))
     }
 
     /// Waits for the first decision. An offer that waits for other configuration counts as accepted.

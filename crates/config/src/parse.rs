@@ -144,13 +144,12 @@ impl Parser {
                 refuse(&path, fault)
             })
         };
-        let namespace = match is_cluster_scoped(api_version, kind.as_str()) {
-            true => "".into(),
-            // Not for Mixer, which knows no such resources.
-            false if !is_mixers && json.pointer("/metadata/namespace").and_then(Json::as_str) == Some("") => {
-                "".into()
-            }
-            false => identity("namespace", Some(&self.default_namespace))?,
+        // Mixer does not know resources without a namespace.
+        let has_none = !is_mixers && json.pointer("/metadata/namespace").and_then(Json::as_str) == Some("");
+        let namespace = if has_none || is_cluster_scoped(api_version, kind.as_str()) {
+            "".into()
+        } else {
+            identity("namespace", Some(&self.default_namespace))?
         };
         let name = ResourceName::new(identity("name", None)?, kind, namespace);
         let created = match text(json.pointer("/metadata/creationTimestamp")).map(|time| time.map(str::parse))
@@ -174,13 +173,18 @@ impl Parser {
             self.oddities(&name, &collection, &json, &lines, &booleans);
         }
         let annotations = texts(&json, "annotations");
-        let line_of = |name: &String| lines.of_field(&json, &format!("metadata.annotations[{name:?}]"));
         Ok(Resource {
             name,
             collection,
             created,
             labels: texts(&json, "labels"),
-            annotation_lines: annotations.keys().map(|name| (name.clone(), line_of(name).line)).collect(),
+            annotation_lines: annotations
+                .keys()
+                .map(|name| {
+                    let field = format!("metadata.annotations[{name:?}]");
+                    (name.clone(), lines.of_field(&json, &field).line)
+                })
+                .collect(),
             annotations,
             spec,
             unknown: Vec::new(),

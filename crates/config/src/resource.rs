@@ -11,7 +11,7 @@ use crate::{
     validation_error::{Origin, ValidationError},
 };
 
-/// A resource as it was read: its name and metadata, with the spec as JSON that is not interpreted yet.
+/// A resource with its name, its metadata, and its spec as JSON that is not decoded yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
     /// The full name.

@@ -22,17 +22,20 @@ const MAX_KEY: usize = 512;
 /// Maximum number of names that a layer allows.
 const MAX_NAMES: usize = 1000;
 
-/// The descriptor of Envoy's message.
-static MESSAGE: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| {
-    let (package, name) = RUNTIME.rsplit_once('.')?;
-    let field = |name: &str, number, kind: Type, type_name: Option<&str>| FieldDescriptorProto {
+fn field(name: &str, number: i32, kind: Type, type_name: Option<&str>) -> FieldDescriptorProto {
+    FieldDescriptorProto {
         name: Some(name.to_owned()),
         number: Some(number),
         label: Some(Label::Optional.into()),
         r#type: Some(kind.into()),
         type_name: type_name.map(str::to_owned),
         ..FieldDescriptorProto::default()
-    };
+    }
+}
+
+/// The descriptor of Envoy's message.
+static MESSAGE: LazyLock<Option<MessageDescriptor>> = LazyLock::new(|| {
+    let (package, name) = RUNTIME.rsplit_once('.')?;
     let message = DescriptorProto {
         name: Some(name.to_owned()),
         field: vec![

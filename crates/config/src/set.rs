@@ -198,11 +198,11 @@ impl ConfigSet {
         }
         let short = reference.split('.').next().unwrap_or_default();
         let names = || self.of_role(kind.clone()).map(|entry| entry.name());
-        let similar = || suggest(short, names().map(ResourceName::name));
         let meant = names().find(|name| name.name() == short);
-        if let Some(name) =
-            meant.or_else(|| similar().and_then(|near| names().find(|name| name.name() == near)))
-        {
+        if let Some(name) = meant.or_else(|| {
+            suggest(short, names().map(ResourceName::name))
+                .and_then(|near| names().find(|name| name.name() == near))
+        }) {
             reason.push_str(&format!("; write {} if {name} is meant", name.reference_from(namespace)));
         }
         ResolveError(reason)

@@ -55,8 +55,8 @@ pub struct Handler {
 pub struct Instance {
     /// The template.
     pub template: Target,
-    /// An expression or a literal for each of the template's fields, as it is written; `None` without params, which
-    /// crash a real Mixer where `{}` does not (docs/behaviour/configuration.md#what-ends-the-process).
+    /// An expression or a literal for each of the template's fields, as written. `None` without params: these crash a
+    /// real Mixer, `{}` does not (docs/behaviour/configuration.md#what-ends-the-process).
     pub params: Option<Map<String, Json>>,
     /// For attribute generators: names of attributes, and expressions over the output.
     pub attribute_bindings: BTreeMap<String, String>,

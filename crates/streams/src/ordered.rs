@@ -8,8 +8,8 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, ReflectMessage as _, 
 
 use mixer_adapter_config::content;
 
-/// Encodes a message with its maps, which are unordered, in the order of their keys; also within an `Any` whose type is
-/// in the pool of the message.
+/// Encodes a message with all maps in the order of their keys, also within an `Any` whose type is in the pool of the
+/// message.
 pub(super) fn encode(message: &DynamicMessage) -> Vec<u8> {
     let descriptor = message.descriptor();
     let reordered = content(message).map(|content| {

@@ -88,11 +88,11 @@ pub fn collection_filters<'a>(
             }
         }
     }
-    let filter = |collections: Option<&BTreeSet<Collection>>| match collections {
-        Some(own) => CollectionFilter::Only(own.clone()),
+    let filters = sources.iter().map(|(_, collections)| match collections {
+        Some(own) => CollectionFilter::Only((*own).clone()),
         None => CollectionFilter::AllBut(named.clone()),
-    };
-    Ok(sources.iter().map(|(_, collections)| filter(*collections)).collect())
+    });
+    Ok(filters.collect())
 }
 
 /// A value of `--config`.

@@ -16,7 +16,7 @@ const ENVOY_V2_DESCRIPTORS: &[u8] = include_bytes!("../descriptors/envoy_v2.binp
 
 static OWN: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let mut pool = DescriptorPool::decode(DESCRIPTORS).unwrap_or_default();
-    // A failure leaves the pool as it was.
+    // On error, the pool is unchanged.
     let _ = pool.decode_file_descriptor_set(mixer_adapter_config::proto::DESCRIPTORS);
     pool
 });

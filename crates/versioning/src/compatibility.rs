@@ -344,10 +344,10 @@ fn range(text: &str) -> Option<(i64, i64)> {
 
 /// Describes the change of a field from `1: repeated string` to another such value.
 fn field_change(before: &str, now: &str) -> String {
-    let split = |value: &str| {
+    fn split(value: &str) -> (String, String) {
         let (number, of) = value.split_once(": ").unwrap_or((value, ""));
         (number.to_owned(), of.to_owned())
-    };
+    }
     let ((number, of), (new_number, new_of)) = (split(before), split(now));
     if number != new_number {
         return format!("the number was {number} and is {new_number}; keep it, the encoding has it");
@@ -368,12 +368,9 @@ fn requires_presence(rule: &str, value: &str) -> bool {
 
 /// Whether a rule of validation rejects less than before, judged by its name.
 fn is_looser(rule: &str, before: &str, now: &str) -> bool {
-    let numbers = || {
-        let number = |text: &str| text.trim_matches('"').parse::<f64>().ok();
-        Some((number(before)?, number(now)?))
-    };
+    let [before_number, now_number] = [before, now].map(|text| text.trim_matches('"').parse::<f64>().ok());
     let ends = |names: &[&str]| names.iter().any(|name| rule.ends_with(name));
-    match numbers() {
+    match before_number.zip(now_number) {
         Some((before, now))
             if ends(&[".min_len", ".min_bytes", ".min_items", ".min_pairs", ".gt", ".gte"]) =>
         {

@@ -264,12 +264,11 @@ impl Reader<'_> {
         for method in service.methods() {
             let element = format!("{name}.{}", method.name());
             let free = self.options(&element, &method.options(), method.path(), free);
-            let stream = |is: bool| if is { "stream " } else { "" };
             let value = format!(
                 "({}{}) returns ({}{})",
-                stream(method.is_client_streaming()),
+                if method.is_client_streaming() { "stream " } else { "" },
                 method.input().full_name(),
-                stream(method.is_server_streaming()),
+                if method.is_server_streaming() { "stream " } else { "" },
                 method.output().full_name(),
             );
             self.add(format!("method {element}"), value, method.path(), free);
@@ -315,8 +314,9 @@ fn type_of(field: &FieldDescriptor) -> String {
 fn kind_name(kind: &Kind) -> String {
     match kind {
         Kind::Message(entry) if entry.is_map_entry() => {
-            let of = |field: FieldDescriptor| kind_name(&field.kind());
-            format!("map<{}, {}>", of(entry.map_entry_key_field()), of(entry.map_entry_value_field()))
+            let [key, value] = [entry.map_entry_key_field(), entry.map_entry_value_field()]
+                .map(|field| kind_name(&field.kind()));
+            format!("map<{key}, {value}>")
         }
         Kind::Message(message) => message.full_name().to_owned(),
         Kind::Enum(of) => of.full_name().to_owned(),
@@ -343,7 +343,7 @@ fn lower_camel(name: &str) -> String {
 
 /// Whether a file is a template of Mixer or the configuration of an adapter, by Mixer's rules.
 fn is_mixers(file: &FileDescriptor, options: &DynamicMessage) -> bool {
-    let template = |name: &str| name.starts_with("istio.mixer.adapter.model.v1beta1.template_");
-    options.extensions().any(|(extension, _)| template(extension.full_name()))
-        || file.messages().any(|message| message.name() == "Params")
+    options.extensions().any(|(extension, _)| {
+        extension.full_name().starts_with("istio.mixer.adapter.model.v1beta1.template_")
+    }) || file.messages().any(|message| message.name() == "Params")
 }

@@ -74,7 +74,9 @@ fn is_package_segment(segment: &str) -> bool {
 
 /// Returns the latest stable version of an API, given any of its stable versions.
 fn latest_stable(package: &str, packages: &BTreeSet<String>) -> Option<String> {
-    let is_stable = |version: &PackageVersion| version.stability == Stability::Stable;
+    fn is_stable(version: &PackageVersion) -> bool {
+        version.stability == Stability::Stable
+    }
     let own = PackageVersion::of(package).filter(is_stable)?;
     let of_api = packages.iter().filter_map(|package| {
         let version = PackageVersion::of(package).filter(is_stable)?;

@@ -333,8 +333,9 @@ impl Builder {
         new: &FieldDescriptor,
         further: &mut Vec<(MessageDescriptor, MessageDescriptor)>,
     ) -> bool {
-        let repeated = |field: &FieldDescriptor| field.cardinality() == Cardinality::Repeated;
-        repeated(old) == repeated(new) && self.same_kind(&old.kind(), &new.kind(), further)
+        let [was_repeated, is_repeated] =
+            [old, new].map(|field| field.cardinality() == Cardinality::Repeated);
+        was_repeated == is_repeated && self.same_kind(&old.kind(), &new.kind(), further)
     }
 
     fn same_kind(
@@ -384,7 +385,9 @@ impl Builder {
     }
 
     fn values(&mut self, old: &EnumDescriptor, new: &EnumDescriptor) {
-        let name = |of: &EnumDescriptor, value: &str| format!("{}.{value}", of.full_name());
+        fn name(of: &EnumDescriptor, value: &str) -> String {
+            format!("{}.{value}", of.full_name())
+        }
         for value in new.values() {
             let stated = History::of(&value.options()).previous;
             let by_name = old.get_value_by_name(stated.as_deref().unwrap_or(value.name()));

@@ -47,7 +47,9 @@ pub(crate) fn version_segment(segment: &str) -> Option<(u32, Stability)> {
     let digits = version.bytes().take_while(u8::is_ascii_digit).count();
     let (major, rest) = version.split_at(digits);
     let major = version_number(major).filter(|major| *major > 0)?;
-    let minor = |minor: &str| minor.is_empty() || version_number(minor).is_some();
+    fn minor(minor: &str) -> bool {
+        minor.is_empty() || version_number(minor).is_some()
+    }
     match rest {
         "" => Some((major, Stability::Stable)),
         _ => match (rest.strip_prefix("alpha"), rest.strip_prefix("beta")) {

@@ -31,7 +31,7 @@ pub struct FileFormat {
 
 /// Reads the files of a directory and its subdirectories in the order of their names, or one file of any name.
 ///
-/// The files are `*.yaml`, `*.yml`, `*.json` and the files in one of `formats`. A file that cannot be read is a
+/// The files are `*.yaml`, `*.yml`, `*.json` and the files in `formats`. A file that cannot be read is a
 /// fault, and does not affect others.
 ///
 /// Names that begin with a dot are ignored, and so are tests, `*.test.yaml`. Therefore a mounted ConfigMap, whose files

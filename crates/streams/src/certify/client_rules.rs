@@ -36,11 +36,11 @@ struct Type {
 impl ClientRules {
     /// Records a response of the server.
     pub fn sent(&mut self, response: &Shorthand) {
-        // Responses of the first incremental protocol of MCP have no type.
-        let of = |(type_url, _): &(&String, &mut Type)| {
-            response.type_url.is_empty() || **type_url == response.type_url
-        };
-        for (_, of) in self.types.iter_mut().filter(of) {
+        for (type_url, of) in &mut self.types {
+            // Responses of the first incremental protocol of MCP have no type.
+            if !response.type_url.is_empty() && *type_url != response.type_url {
+                continue;
+            }
             of.sent.push_back((response.nonce.clone(), response.version.clone()));
             if of.sent.len() > MAX_NONCES {
                 of.sent.pop_front();

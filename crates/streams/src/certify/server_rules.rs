@@ -19,7 +19,7 @@ pub struct ServerRules {
     protocol: Protocol,
     asked: BTreeSet<String>,
     nonces: BTreeSet<String>,
-    /// Type to the last response, and whether its client has asked for something since that answers nothing.
+    /// The last response per type, and whether the client has since sent a request that is not an answer.
     last: BTreeMap<String, Last>,
     reported: usize,
 }

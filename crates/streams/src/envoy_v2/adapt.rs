@@ -1,4 +1,4 @@
-//! Values that mean something else in the other version, although the field is the same.
+//! Values whose meaning differs between the versions of a field.
 
 use prost_reflect::{DynamicMessage, MapKey, ReflectMessage as _, Value};
 

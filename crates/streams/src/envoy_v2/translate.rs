@@ -175,8 +175,8 @@ impl Translation {
         path: &Path<'_>,
     ) -> Option<Value> {
         let (source, target) = (from.kind(), into.kind());
-        let repeated = |field: &FieldDescriptor| field.cardinality() == Cardinality::Repeated;
-        match (value, repeated(into)) {
+        let is_repeated = into.cardinality() == Cardinality::Repeated;
+        match (value, is_repeated) {
             (Value::Map(entries), true) => {
                 let (Kind::Message(source), Kind::Message(target)) = (source, target) else {
                     self.lose(path, OTHER_TYPE);

@@ -117,7 +117,7 @@ struct Open {
     _displaced: oneshot::Sender<Infallible>,
 }
 
-/// The place of a stream, in the queue or open, until this is dropped: a client that gives up has taken nothing.
+/// The place of a stream, in the queue or open. Dropping it frees the place, so that waiting is cancel safe.
 #[derive(Debug)]
 struct TakenPlace {
     queue: Arc<Mutex<Queue>>,

@@ -56,7 +56,7 @@ pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Returns the limits of connections to a source or a sink.
 fn connection_limits(keepalive: Keepalive) -> ConnectionLimits {
     ConnectionLimits {
-        // gRPC, and REST for those who speak HTTP/1.1 only.
+        // gRPC, and REST for clients without HTTP/2.
         protocol: Protocol::Http1OrHttp2 {
             header_timeout: Duration::from_secs(30),
             max_streams: 100,

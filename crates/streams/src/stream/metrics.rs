@@ -54,7 +54,7 @@ struct Series {
     v2_requests: Mutex<BTreeMap<(String, String), u64>>,
 }
 
-/// A family with a label for the collection, of which there is a limited number.
+/// A family with a label for the collection. The number of collections is limited.
 #[derive(Debug)]
 struct Collections<M> {
     family: Family<Labels, M>,

@@ -1,6 +1,6 @@
 //! Streams of configuration of any protocol: collections of resources that a source pushes to sinks.
 //!
-//! This is what MCP and xDS share. The [sink](sink::SinkMachine) is a state machine without sockets, clocks or tasks;
+//! MCP and xDS share this module. The [sink](sink::SinkMachine) is a state machine without sockets, clocks or tasks;
 //! so is each [dialogue](source::Catalogue) of a source. Thin drivers run them. Either side may open the connection.
 
 pub(crate) mod admission;

@@ -56,8 +56,8 @@ pub(crate) fn versions_size(versions: &BTreeMap<String, String>) -> usize {
 /// Checks the name of a resource of that collection.
 ///
 /// Collections that are named by the message of their resources are Envoy's, whose names are any text. Elsewhere the
-/// segments are DNS labels, or several joined by dots, as Kubernetes names and the service names of Nacos, or have the other characters
-/// that names in files have: sources other than Kubernetes send them. [`lint`](crate::lint) warns of those.
+/// segments are DNS labels joined by dots, as in Kubernetes and Nacos. Sources other than Kubernetes may also send the
+/// other characters of names in files. [`lint`](crate::lint) warns of those.
 pub(super) fn check(collection: &str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Missing);

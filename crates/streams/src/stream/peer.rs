@@ -85,19 +85,20 @@ impl Peer {
         Self { scheme: "mcps", tls: Some(tls), ..Self::new(address) }
     }
 
-    /// The same peer with other pings on connections to it.
+    /// Returns the peer with other keepalive settings for its connections.
     #[must_use]
     pub fn with_keepalive(self, keepalive: Keepalive) -> Self {
         Self { keepalive, ..self }
     }
 
-    /// The same peer with the scheme of another protocol.
+    /// Returns the peer with the scheme of another protocol.
     #[must_use]
     pub fn called(self, scheme: &'static str) -> Self {
         Self { scheme, ..self }
     }
 
-    /// The same peer, which requests show the token in this file. It is read for each connection, and sent over TLS alone.
+    /// Returns the peer with a file whose token is sent with requests. It is read for each connection, and sent over
+    /// TLS alone.
     #[must_use]
     pub(crate) fn with_token_file(self, file: Option<&Path>) -> Self {
         Self { token_file: file.map(Arc::from), ..self }

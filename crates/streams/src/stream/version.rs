@@ -1,7 +1,7 @@
 use super::raw_resource::RawResource;
 
-/// The version of a collection: a digest of its content that does not depend on the order of resources, and that a
-/// change of one resource updates in constant time.
+/// The version of a collection: a digest of its content, independent of the order of resources. A change of a resource
+/// updates it in constant time.
 ///
 /// It is the sum of the resources' digests. This distinguishes versions, but does not protect against constructed
 /// resources whose contents share one.

@@ -155,7 +155,7 @@ impl AggregatedDelta {
         Self::named(collection.into(), &Aggregated::default())
     }
 
-    /// The same, requested as by `names`.
+    /// Creates the state of a collection that is requested as in `names`.
     fn named(collection: String, names: &Aggregated) -> Self {
         let type_url = request_name(&collection, names.has_type_urls);
         let is_answered = names.is_answered.clone();

@@ -33,10 +33,12 @@ pub(super) fn mount(
     admission: &Arc<Admission>,
     options: &ServiceOptions,
 ) -> axum::Router {
-    let whole = |_: &ConfigServer| Translated::new(false, read_whole, write_whole);
-    let changes = |_: &ConfigServer| Translated::new(true, read_changes, write_changes);
-    let whole = Method::new(source, admission, options, source.requests(), whole);
-    let changes = Method::new(source, admission, options, source.requests(), changes);
+    let whole = Method::new(source, admission, options, source.requests(), |_: &ConfigServer| {
+        Translated::new(false, read_whole, write_whole)
+    });
+    let changes = Method::new(source, admission, options, source.requests(), |_: &ConfigServer| {
+        Translated::new(true, read_changes, write_changes)
+    });
     router
         .route_service(&format!("{SERVICE}/StreamAggregatedResources"), whole)
         .route_service(&format!("{SERVICE}/IncrementalAggregatedResources"), changes)

@@ -33,8 +33,8 @@ use crate::{
 };
 use mixer_adapter_config::{Decision, Decisions, Offer, source::SourceStatus};
 
-/// The number of requests that wait for the transport of one stream: more than in any burst, so that it detects a
-/// source that does not read.
+/// The number of requests that wait for the transport of one stream. No burst is larger: a full queue means that the
+/// source does not read.
 const UNREAD: usize = 128;
 /// Messages of all streams that wait for the sink.
 const UNHANDLED: usize = 4;

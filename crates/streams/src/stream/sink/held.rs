@@ -57,8 +57,8 @@ impl Held {
         self.resources.values().map(|resource| (resource.name.clone(), resource.version.clone())).collect()
     }
 
-    /// Compares a push with the held state. A resource has changed if any part of it has: an equal version is no
-    /// evidence if the source has restarted and counts from the beginning, as Galley does.
+    /// Compares a push with the held state. A resource has changed if any part of it has changed. Versions may repeat:
+    /// Galley counts from the beginning after a restart.
     ///
     /// An invalid resource keeps its held version, and does not count as removed.
     pub(super) fn compare(&self, push: Push) -> Difference {

@@ -69,8 +69,8 @@ pub struct SinkOptions {
     /// The rate of requests on one stream. Galley reads 100 at once and then one a second; further ones wait there, and
     /// none is lost.
     pub requests: Rate,
-    /// The rate of answers without a change, for one collection of a stream: to pushes that are equal to the held
-    /// state, or refused like the previous one. It slows down a source that repeats a push.
+    /// The rate of answers to repeated pushes, per collection and stream: equal to the held state, or refused like the
+    /// previous push. It slows down a source that repeats a push.
     pub idle_replies: Rate,
     /// The interval at which one unsupported collection is requested again.
     pub retry_unsupported: Duration,

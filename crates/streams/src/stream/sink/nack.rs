@@ -31,16 +31,16 @@ impl NackError {
     /// they can be skipped; faults of others are described in full.
     pub fn new(collection: &str, faults: &[ValidationError]) -> Self {
         let kind = Collection::new(collection).kind();
-        let is_own = |resource: &Kind| match &kind {
-            Some(kind) => kind == resource,
-            // The resources of other collections are of the kind of their bodies.
-            None => matches!(resource, Kind::Other(_)),
-        };
         let reasons: Vec<_> = faults
             .iter()
             .filter(|fault| fault.is_error())
             .map(|fault| match &fault.resource {
-                Some(name) if is_own(name.kind()) => {
+                // In other collections the body determines the kind.
+                Some(name)
+                    if kind
+                        .as_ref()
+                        .map_or(matches!(name.kind(), Kind::Other(_)), |kind| kind == name.kind()) =>
+                {
                     let field =
                         if fault.field.is_empty() { String::new() } else { format!("{}: ", fault.field) };
                     ResourceError { resource: full_name(name), text: format!("{field}{}", fault.reason) }

@@ -44,8 +44,10 @@ impl Push {
         if push.incremental {
             // A source that knows a resource by another spelling of its name removes the one and adds the other: it
             // stays.
-            let is_respelled = |name: &&String| named.get(&normal(name)).is_some_and(|given| given != *name);
-            let removed = message.removed_resources.iter().filter(|name| !is_respelled(name));
+            let removed = message
+                .removed_resources
+                .iter()
+                .filter(|name| named.get(&normal(name)).is_none_or(|given| given == *name));
             push.removed = removed.map(|name| normal(name)).collect();
         }
         push

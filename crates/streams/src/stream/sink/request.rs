@@ -31,9 +31,9 @@ pub(super) fn nack_request(
 }
 
 /// Returns whether a source ended a stream because it does not have a collection
-/// (docs/behaviour/mcp.md#unknown-collections): with INVALID_ARGUMENT and the text of Galley, or with UNIMPLEMENTED and
-/// any text that has the name of the collection, or the type URL by which xDS subscribes to it. NOT_FOUND is tried
-/// again: servers use it for resources that do not exist yet, too.
+/// (docs/behaviour/mcp.md#unknown-collections). It sends INVALID_ARGUMENT with the text of Galley, or UNIMPLEMENTED
+/// with the name or type URL of the collection. NOT_FOUND is tried again: servers also use it for resources that do not
+/// exist yet.
 ///
 /// A text without the name does not count: it may come from a server or proxy that does not implement the protocol.
 pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
@@ -45,7 +45,8 @@ pub(super) fn is_unsupported(status: &Status, collection: &str) -> bool {
     let type_urls = type_urls_of(&Collection::new(collection));
     // A collection with several type URLs may have resources of another one.
     let type_url = type_urls.first().filter(|_| type_urls.len() == 1);
-    let is_part_of_name = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
-    let words = text.split(|character| !is_part_of_name(character)).map(|word| word.trim_end_matches('.'));
+    let words = text
+        .split(|c: char| !c.is_ascii_alphanumeric() && !"/._-".contains(c))
+        .map(|word| word.trim_end_matches('.'));
     words.into_iter().any(|word| word == collection || type_url.is_some_and(|url| url == word))
 }

@@ -102,8 +102,8 @@ impl Stream {
         });
     }
 
-    /// Answers a push. If the push changed neither the held state nor the reason of its refusal, the answer is delayed,
-    /// which slows down a source that repeats it.
+    /// Answers a push. If the push changed neither the held state nor the reason of its refusal, the answer is delayed
+    /// to slow the source down.
     pub(super) fn answer(
         &mut self,
         collection: &str,

@@ -22,9 +22,9 @@ pub(crate) struct TypeUrls {
 #[derive(Debug)]
 struct TypeUrlChoice {
     candidates: Vec<String>,
-    /// The number of requested ones.
+    /// The number of requested type URLs.
     tried: usize,
-    /// The one whose response had resources.
+    /// The type URL whose response had resources.
     chosen: Option<usize>,
 }
 

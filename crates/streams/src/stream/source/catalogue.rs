@@ -66,9 +66,9 @@ impl Catalogue {
         }
     }
 
-    /// Returns the view of a node on a collection. Endpoints and routes without a selector are visible if clusters,
-    /// listeners or scoped routes that the node sees refer to them, or if nothing refers to them. `former` is an
-    /// earlier view of the same node.
+    /// Returns the view of a node on a collection. Endpoints and routes without a selector are visible if nothing
+    /// refers to them, or if a visible cluster, listener or scoped route does. `former` is an earlier view of the same
+    /// node.
     pub(crate) fn seen_by(
         &self,
         collection: &str,

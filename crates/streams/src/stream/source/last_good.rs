@@ -24,8 +24,8 @@ struct Served {
 }
 
 impl LastGood {
-    /// Applies full changes, whose valid resources are `encoded`, and returns their replacements: with the resources
-    /// that are no longer in the configuration and were read from a file that now has errors.
+    /// Applies full changes, whose valid resources are `encoded`, and returns their replacements. These keep missing
+    /// resources that came from a file with errors.
     pub(super) fn apply(
         &mut self,
         changes: &[Change],

@@ -50,7 +50,8 @@ pub(crate) struct Method<F> {
 }
 
 impl<F> Method<F> {
-    /// A method that speaks what `dialogue` makes, and lets clients ask that often.
+    /// Creates a method whose streams run the state machines that `dialogue` creates, with a rate of requests per
+    /// stream.
     pub(crate) fn new(
         source: &ConfigServer,
         admission: &Arc<Admission>,
@@ -107,7 +108,7 @@ impl<F> Method<F> {
     }
 }
 
-/// Pushes as they travel, and how the stream ended.
+/// Encoded pushes, then the status of the stream.
 fn frames<P: Message>(
     pushes: mpsc::Receiver<Result<Pushed<P>, Status>>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {

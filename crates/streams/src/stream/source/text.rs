@@ -7,8 +7,8 @@ use mixer_adapter_config::{Change, Topic, ValidationError, parse};
 impl ConfigServer {
     /// Serves the resources of a text, in place of all others of their collections.
     ///
-    /// The text is YAML or JSON, with one or more documents: messages with their type under `@type`, responses of
-    /// discovery services, or resources of Istio and Kubernetes. Unchanged resources keep their versions.
+    /// The text is YAML or JSON. Its documents are messages with an `@type`, responses of discovery services, or
+    /// resources of Istio and Kubernetes. Unchanged resources keep their versions.
     ///
     /// # Errors
     /// The faults of the text; nothing of it is served then. Deprecated fields, and fields of later releases of Istio,

@@ -47,8 +47,8 @@ struct Identity {
     made: Option<SystemTime>,
 }
 
-/// Passes the files at that path to a sink, one file or all of a directory, whenever others were moved there, and all
-/// of them at each request. A file that cannot be read, or is refused, leaves the previous resources in use.
+/// Passes a file, or all files of a directory, to a sink: whenever files are moved there, and all at each reload
+/// request. A file that cannot be read, or is refused, leaves the previous resources in use.
 pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests) {
     let stop = tokio_util::sync::CancellationToken::new();
     loop {

@@ -256,15 +256,15 @@ impl Rest {
 
     /// Returns the requested type: from the path or, if the path names no known type, from the request.
     fn type_url(&self, name: &str, own: String) -> Result<String, RestError> {
-        let path = || format!("{}{name}", rest_path::PREFIX);
+        let path = format!("{}{name}", rest_path::PREFIX);
         match rest_path::type_url(name, self.v2) {
             None if own.is_empty() => {
                 let hint = rest_path::similar(name).map(|known| format!("did you mean {known}? "));
-                Err(RestError::NoType(path(), hint.unwrap_or_default()))
+                Err(RestError::NoType(path, hint.unwrap_or_default()))
             }
             Some(of_path) if own.is_empty() => Ok(of_path),
             Some(expected) if collection_of(&expected) != collection_of(&own) => {
-                Err(RestError::OtherType { path: path(), expected, type_url: own })
+                Err(RestError::OtherType { path, expected, type_url: own })
             }
             _ => Ok(own),
         }

@@ -82,8 +82,8 @@ impl Selection {
         }
     }
 
-    /// Returns the resources as a field of a push, each converted by `message`: those in the message, and the encoded
-    /// ones that are shared with other pushes.
+    /// Returns the resources as a field of a push, each converted by `message`: unshared resources, and encoded
+    /// resources that are shared with other pushes.
     pub(super) fn encode<M: prost::Message>(
         &self,
         encoding: Encoding,
@@ -269,13 +269,13 @@ impl Watch {
         if form == Representation::Whole && self.has_news(state) {
             return None;
         }
-        let lacked = |name: &str| self.owed.contains(name) || self.doubt.contains(name);
         let entries: Vec<_> = state
             .expiring()
             .filter(|entry| {
                 let name = entry.name();
                 self.subscription.selects(entry)
-                    && !lacked(name)
+                    && !self.owed.contains(name)
+                    && !self.doubt.contains(name)
                     && base.get(name).is_some_and(|had| had == *entry)
             })
             .cloned()

@@ -141,7 +141,7 @@ impl View {
         }
     }
 
-    /// Returns the names of changed resources, and those whose references changed or became visible or invisible.
+    /// Returns the names of resources that changed, or whose references changed or became visible or invisible.
     fn changed_since(&self, former: &Self) -> BTreeSet<Arc<str>> {
         let mut names = BTreeSet::new();
         for difference in former.base.entries().diff(self.base.entries()) {
