@@ -494,7 +494,7 @@ impl ConnectionState {
         }
     }
 
-    /// Registers a call that has to wait, so that it can be evicted for calls on other connections. `holder` is told then.
+    /// Registers a call that has to wait, so that it can be evicted for calls on other connections. An eviction notifies `holder`.
     pub(crate) fn register(
         self: &Arc<Self>,
         stage: Stage,
