@@ -126,9 +126,9 @@ fn the_memory_of_a_report_is_that_of_one_request_and_all_instances() {
 #[test]
 fn a_call_without_memory_is_refused() {
     let mixer = limited(RequestLimits::default());
-    let (answer, taken) = taken(&mixer, 1_000, 100_000);
+    let (answer, taken) = taken(&mixer, 1_000, 50_000);
     assert_over(&mixer, answer, RequestLimit::Memory, "(memory-limit)");
-    assert!(taken < 120_000, "it ends at once: {taken}");
+    assert!(taken < 60_000, "it ends at once: {taken}");
 }
 
 #[test]
