@@ -78,12 +78,12 @@ fn step(name: &str) -> String {
 
 /// Describes a text that is suspicious as a literal.
 fn odd_literal(text: &str) -> Option<String> {
-    let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
+    let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
     let mut escaped = false;
     let ends_within = inner.chars().any(|letter| {
         let ends = letter == quote && !escaped;
-        escaped = letter == '\\' && !escaped && quote != '`';
+        escaped = letter == '\\' && !escaped;
         ends
     });
     if ends_within {
@@ -92,8 +92,9 @@ fn odd_literal(text: &str) -> Option<String> {
              parentheses if an expression is meant"
         ));
     }
-    let is_odd = quote != '`' && inner.contains('\\');
-    is_odd.then(|| format!("is the text {inner}, backslashes included: nothing is escaped here"))
+    inner
+        .contains('\\')
+        .then(|| format!("is the text {inner}, backslashes included: nothing is escaped here"))
 }
 
 /// Such a quota is granted in full whenever one rule does not match, even if the adapter denies it for another rule
@@ -157,12 +158,12 @@ spec:
     concatenation: '"x-" + source.name + "-y"'
     dimensions:
       path: '"a" | "b"'
-      list: ['`x` | `y`']
+      list: ["'x' | 'y'", '`x` + source.name + `y`']
 "#;
         let expected = [
             ("x.yaml:9", "concatenation", "x-\" + source.name + \"-y", "\""),
             ("x.yaml:11", "dimensions.path", "a\" | \"b", "\""),
-            ("x.yaml:12", "dimensions.list[0]", "x` | `y", "`"),
+            ("x.yaml:12", "dimensions.list[0]", "x' | 'y", "'"),
         ]
         .map(|(place, field, text, quote)| {
             format!(

@@ -1,9 +1,12 @@
-//! DNS names: validation and equality.
-//!
-//! Mixer uses an IDNA library with most rules disabled. Implemented here are the rules that were observed to matter, not
-//! the tables of code points (normalization, bidirectional text).
+//! DNS names: validation and equality, as with Go's `golang.org/x/net/idna`.
 
 use std::borrow::Cow;
+
+use idna::{
+    AsciiDenyList, punycode,
+    uts46::{Hyphens, Uts46},
+};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// A label that no DNS name may have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +21,16 @@ pub(crate) enum DnsNameError {
     ReservedHyphens(String),
 }
 
-/// Validates a name and decodes its punycode labels. Letter case is preserved.
+/// Validates a name, composes its letters (NFC) and decodes its punycode labels. Letter case is preserved.
 pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
+    if name.is_ascii() {
+        return decode_labels(name);
+    }
+    let composed: String = name.nfc().collect();
+    Ok(Cow::Owned(decode_labels(&composed)?.into_owned()))
+}
+
+fn decode_labels(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
     // A trailing dot is the root, not an empty label.
     let (labels, root) = match name.strip_suffix('.') {
         Some(labels) => (labels, "."),
@@ -52,78 +63,39 @@ fn check(label: &str) -> Result<Cow<'_, str>, DnsNameError> {
     Ok(label)
 }
 
-/// Returns whether two names are equal, regardless of letter case, one trailing dot and punycode.
+/// Returns whether two names are equal as UTS 46 maps them without transitional processing, which covers letter case, width and
+/// punycode, and apart from one trailing dot. Names that are not valid are equal regardless of letter case only.
 pub(crate) fn equal(a: &str, b: &str) -> bool {
-    let (a, b) = (a.strip_suffix('.').unwrap_or(a), b.strip_suffix('.').unwrap_or(b));
-    if a.eq_ignore_ascii_case(b) {
+    if without_root(a).eq_ignore_ascii_case(without_root(b)) {
         return true;
     }
     if [a, b].iter().all(|name| name.is_ascii() && !has_punycode(name)) {
         return false;
     }
-    a.split('.').map(canonical).eq(b.split('.').map(canonical))
+    match (mapped(a), mapped(b)) {
+        (Some(a), Some(b)) => without_root(&a) == without_root(&b),
+        _ => without_root(a).to_lowercase() == without_root(b).to_lowercase(),
+    }
 }
 
 fn has_punycode(name: &str) -> bool {
     name.as_bytes().windows(4).any(|window| window.eq_ignore_ascii_case(b"xn--"))
 }
 
-fn canonical(label: &str) -> String {
-    let label = label.to_lowercase();
-    label.strip_prefix("xn--").and_then(decode).unwrap_or(label)
+fn without_root(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn mapped(name: &str) -> Option<Cow<'_, str>> {
+    let (mapped, valid) = Uts46::new().to_unicode(name.as_bytes(), AsciiDenyList::EMPTY, Hyphens::Allow);
+    valid.is_ok().then_some(mapped)
 }
 
 /// Maximum length of punycode in bytes, the same as of a DNS name: decoding takes quadratic time.
 const MAX_PUNYCODE: usize = 253;
 
-/// Decodes punycode (RFC 3492) without its prefix.
 fn decode(encoded: &str) -> Option<String> {
-    if encoded.len() > MAX_PUNYCODE {
-        return None;
-    }
-    let (basic, digits) = encoded.rsplit_once('-').unwrap_or(("", encoded));
-    if !basic.is_ascii() {
-        return None;
-    }
-    let mut output: Vec<char> = basic.chars().collect();
-    let (mut code, mut position, mut bias) = (128u32, 0u32, 72u32);
-    let mut digits = digits.bytes();
-    while digits.len() > 0 {
-        let start = position;
-        let (mut weight, mut base) = (1u32, 36u32);
-        loop {
-            let digit = match digits.next()? {
-                letter @ (b'a'..=b'z' | b'A'..=b'Z') => letter.to_ascii_lowercase() - b'a',
-                number @ b'0'..=b'9' => number - b'0' + 26,
-                _ => return None,
-            };
-            position = position.checked_add(u32::from(digit).checked_mul(weight)?)?;
-            let threshold = base.saturating_sub(bias).clamp(1, 26);
-            if u32::from(digit) < threshold {
-                break;
-            }
-            weight = weight.checked_mul(36 - threshold)?;
-            base += 36;
-        }
-        let length = output.len() as u32 + 1;
-        bias = adapt(position - start, length, start == 0);
-        code = code.checked_add(position / length)?;
-        position %= length;
-        output.insert(position as usize, char::from_u32(code)?);
-        position += 1;
-    }
-    Some(output.into_iter().collect())
-}
-
-fn adapt(delta: u32, length: u32, first: bool) -> u32 {
-    let mut delta = if first { delta / 700 } else { delta / 2 };
-    delta += delta / length;
-    let mut bias = 0;
-    while delta > 35 * 26 / 2 {
-        delta /= 35;
-        bias += 36;
-    }
-    bias + 36 * delta / (delta + 38)
+    (encoded.len() <= MAX_PUNYCODE).then(|| punycode::decode_to_string(encoded)).flatten()
 }
 
 #[cfg(test)]
@@ -150,5 +122,38 @@ mod tests {
         assert!(equal("XN--bcher-KVA.example", "Bücher.example"));
         assert!(!equal("foo.com", "foo.com.."));
         assert!(!equal("xn--bcher-kva.example", "bucher.example"));
+    }
+
+    #[test]
+    fn letters_are_composed() {
+        assert_eq!(to_unicode("bu\u{308}cher.example").as_deref(), Ok("b\u{fc}cher.example"));
+    }
+
+    /// Mappings of UTS 46, revision 33.
+    #[test]
+    fn names_are_equal_that_idna_maps_to_one() {
+        for name in [
+            "evil\u{3002}com",
+            "\u{ff45}\u{ff56}il.com",
+            "e\u{ad}vil.com",
+            "\u{1d41e}vil.com",
+            "evil\u{ff61}com\u{ff0e}",
+        ] {
+            assert!(equal(name, "evil.com"), "{name}");
+            assert!(equal("EVIL.com.", name), "{name}");
+        }
+        assert!(equal("bu\u{308}cher.example", "xn--bcher-kva.example"));
+        // Without transitional processing these are letters of their own.
+        assert!(!equal("fa\u{df}.example", "fass.example"));
+        assert!(!equal("e\u{200d}vil.com", "evil.com"));
+    }
+
+    #[test]
+    fn names_that_idna_refuses_are_equal_to_themselves() {
+        for name in ["a_b.c\u{308}om", "xn--99999999999.com", "\u{e000}.com", "xn--a.\u{5d0}a"] {
+            assert!(equal(name, &(name.to_uppercase() + ".")), "{name}");
+            assert!(!equal(name, "evil.com"), "{name}");
+        }
+        assert!(!equal("\u{e000}.com", "\u{e001}.com"));
     }
 }

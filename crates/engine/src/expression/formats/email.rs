@@ -1,4 +1,4 @@
-//! Email addresses without a display name, as in RFC 5322: validation and equality.
+//! Email addresses, as in RFC 5322: validation and equality.
 
 use std::borrow::Cow;
 
@@ -17,6 +17,10 @@ pub(crate) enum EmailError {
     LocalPart(String),
     #[error("`{0}` is not a valid domain")]
     Domain(String),
+    #[error("`<` is not followed by `>`")]
+    UnclosedAngle,
+    #[error("`{0}` after the address is not a comment")]
+    AfterAddress(String),
     #[error(transparent)]
     DnsName(#[from] DnsNameError),
     #[error("`{address}`: {source}")]
@@ -31,34 +35,96 @@ struct Address<'t> {
     domain: &'t str,
 }
 
-/// Validates an address; `<a@b.com>` is one, too.
+/// Validates an address without a display name; `<a@b.com>` is one, too.
 pub(crate) fn validate(text: &str) -> Result<(), EmailError> {
-    parse(text).map(drop)
+    let mailbox = parse(text)?;
+    if mailbox.is_named {
+        return Err(EmailError::DisplayName);
+    }
+    dns::to_unicode(mailbox.address.domain)?;
+    Ok(())
 }
 
-fn parse(text: &str) -> Result<Address<'_>, EmailError> {
-    let text = text.trim_matches([' ', '\t']);
-    let bare = match (text.strip_prefix('<').and_then(|inner| inner.strip_suffix('>')), text.ends_with('>')) {
-        (Some(inner), _) => inner.trim_matches([' ', '\t']),
-        (None, true) => return Err(EmailError::DisplayName),
-        (None, false) => text,
-    };
-    let (local, rest) = match bare.strip_prefix('"') {
+/// An address with or without a display name, as Go's `net/mail` parses it.
+struct Mailbox<'t> {
+    address: Address<'t>,
+    is_named: bool,
+}
+
+fn parse(text: &str) -> Result<Mailbox<'_>, EmailError> {
+    let text = text.trim_start_matches(SPACE);
+    match addr_spec(text) {
+        // The first comment is a name.
+        Ok((address, rest)) => {
+            let rest = rest.trim_start_matches(SPACE);
+            comments(rest)?;
+            Ok(Mailbox { address, is_named: rest.starts_with('(') })
+        }
+        Err(error) => {
+            let name = text.len() - phrase(text).ok_or(error.clone())?.len();
+            let inner = text[name..].strip_prefix('<').ok_or(error)?;
+            let (address, rest) = addr_spec(inner)?;
+            comments(rest.strip_prefix('>').ok_or(EmailError::UnclosedAngle)?)?;
+            Ok(Mailbox { address, is_named: name > 0 })
+        }
+    }
+}
+
+const SPACE: [char; 2] = [' ', '\t'];
+
+/// Parses the address at the start of a text and returns the rest.
+fn addr_spec(text: &str) -> Result<(Address<'_>, &str), EmailError> {
+    let text = text.trim_start_matches(SPACE);
+    let (local, rest) = match text.strip_prefix('"') {
         Some(quoted) => unquote(quoted)?,
         None => {
-            let end = bare.find(|c| !is_atom(c) && c != '.').unwrap_or(bare.len());
-            (Cow::Borrowed(dot_atom(&bare[..end], EmailError::LocalPart)?), &bare[end..])
+            let (local, rest) = dot_atom(text, EmailError::LocalPart)?;
+            (Cow::Borrowed(local), rest)
         }
     };
-    let domain = rest.strip_prefix('@').ok_or(EmailError::NoAt)?;
-    dot_atom(domain, EmailError::Domain)?;
-    dns::to_unicode(domain)?;
-    Ok(Address { local, domain })
+    let domain = rest.strip_prefix('@').ok_or(EmailError::NoAt)?.trim_start_matches(SPACE);
+    let (domain, rest) = dot_atom(domain, EmailError::Domain)?;
+    Ok((Address { local, domain }, rest))
 }
 
-fn dot_atom(text: &str, invalid: fn(String) -> EmailError) -> Result<&str, EmailError> {
-    let is_valid = text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom));
-    if is_valid { Ok(text) } else { Err(invalid(text.to_owned())) }
+/// Skips a display name; returns the text from its end, which is at `<`.
+fn phrase(mut text: &str) -> Option<&str> {
+    loop {
+        text = text.trim_start_matches(SPACE);
+        match text.chars().next()? {
+            '<' => return Some(text),
+            '"' => text = unquote(&text[1..]).ok()?.1,
+            '>' | ':' => return None,
+            letter if letter.is_ascii_control() => return None,
+            letter => text = &text[letter.len_utf8()..],
+        }
+    }
+}
+
+/// Skips comments, which can be nested, up to the end of a text.
+fn comments(text: &str) -> Result<(), EmailError> {
+    let (mut depth, mut letters) = (0_usize, text.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '(' => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            '\\' if depth > 0 => drop(letters.next()),
+            ' ' | '\t' => {}
+            letter if depth > 0 && !letter.is_ascii_control() => {}
+            _ => return Err(EmailError::AfterAddress(text.to_owned())),
+        }
+    }
+    match depth {
+        0 => Ok(()),
+        _ => Err(EmailError::AfterAddress(text.to_owned())),
+    }
+}
+
+/// Returns the atoms at the start of a text, with dots between them, and the rest.
+fn dot_atom(text: &str, invalid: fn(String) -> EmailError) -> Result<(&str, &str), EmailError> {
+    let (atoms, rest) = text.split_at(text.find(|c| !is_atom(c) && c != '.').unwrap_or(text.len()));
+    let is_valid = atoms.split('.').all(|atom| !atom.is_empty());
+    if is_valid { Ok((atoms, rest)) } else { Err(invalid(atoms.to_owned())) }
 }
 
 fn is_atom(c: char) -> bool {
@@ -87,7 +153,9 @@ pub(crate) fn equal(a: &str, b: &str) -> Result<bool, EmailError> {
 }
 
 fn operand(text: &str) -> Result<Address<'_>, EmailError> {
-    parse(text).map_err(|error| EmailError::Operand { address: text.to_owned(), source: Box::new(error) })
+    parse(text)
+        .map(|mailbox| mailbox.address)
+        .map_err(|error| EmailError::Operand { address: text.to_owned(), source: Box::new(error) })
 }
 
 #[cfg(test)]
@@ -97,7 +165,7 @@ mod tests {
     #[test]
     fn addresses_are_accepted_without_display_name_only() {
         for text in ["a@b.com", "<a@b.com>", "\"q q\"@b.com", "a@localhost", " a.b+c@bücher.example "] {
-            assert!(parse(text).is_ok(), "{text}");
+            assert_eq!(validate(text), Ok(()), "{text}");
         }
         for text in [
             "",
@@ -107,12 +175,14 @@ mod tests {
             "a@b@c",
             "a@b.COM.",
             "Bob <a@b.com>",
+            "a@b.com (Bob)",
+            "<a@b.com",
             "a b@c",
             "a..b@c",
             "\"a@b",
             "a@-b.com",
         ] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(validate(text).is_err(), "{text}");
         }
     }
 
@@ -121,5 +191,26 @@ mod tests {
         assert_eq!(equal("\"istio\"@istio.io", "istio@ISTIO.io"), Ok(true));
         assert_eq!(equal("A@b.com", "a@b.com"), Ok(false));
         assert!(equal("a@b.com", "nonsense").is_err());
+    }
+
+    /// Forms of RFC 5322, 3.4 and A.5.
+    #[test]
+    fn names_and_comments_make_no_difference() {
+        for text in [
+            "Bob <a@b.com>",
+            "\"Bob, <x>\" J. Doe <a@B.COM> ",
+            "a@b.com (Bob)",
+            "a@b.com (Bob (of \\) b)) ()",
+            "<a@b.com> (Bob)",
+            "a@\u{ff42}\u{3002}com",
+        ] {
+            assert_eq!(equal(text, "a@b.com"), Ok(true), "{text}");
+            assert_eq!(equal(text, "b@b.com"), Ok(false), "{text}");
+        }
+        for text in
+            ["Bob a@b.com", "Bob <a@b.com", "a@b.com Bob", "a@b.com (Bob", "a@b.com )", "a: <a@b.com>"]
+        {
+            assert!(equal(text, "a@b.com").is_err(), "{text}");
+        }
     }
 }

@@ -1,5 +1,9 @@
 //! URIs as Go's `net/url` parses them: validation and equality.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
 use super::dns;
 
 /// A string that is not a URI.
@@ -137,11 +141,17 @@ pub(crate) fn equal(a: &str, b: &str) -> Result<bool, UriError> {
     let is_http = a.scheme.eq_ignore_ascii_case("http") || a.scheme.eq_ignore_ascii_case("https");
     Ok(match (a.authority, b.authority) {
         (Some(a), Some(b)) => {
-            let host = if is_http { dns::equal(a.host, b.host) } else { a.host == b.host };
+            let host =
+                if is_http { dns::equal(&decoded(a.host), &decoded(b.host)) } else { a.host == b.host };
             host && a.user == b.user && a.port == b.port
         }
         (a, b) => a.is_none() && b.is_none(),
     })
+}
+
+/// Decodes letters beyond ASCII in a host.
+fn decoded(host: &str) -> Cow<'_, str> {
+    percent_decode_str(host).decode_utf8_lossy()
 }
 
 fn operand(text: &str) -> Result<Uri<'_>, UriError> {
@@ -184,6 +194,8 @@ mod tests {
     #[test]
     fn only_the_scheme_and_the_host_of_http_are_compared_loosely() {
         assert_eq!(equal("HTTP://A.com/p", "http://a.com./p"), Ok(true));
+        assert_eq!(equal("http://\u{ff41}\u{3002}com:80/p", "http://a.com:80/p"), Ok(true));
+        assert_eq!(equal("http://%EF%BD%81.com/p", "http://a.com/p"), Ok(true));
         assert_eq!(equal("http://a.com/P", "http://a.com/p"), Ok(false));
         assert_eq!(equal("http://a.com:80/", "http://a.com/"), Ok(false));
         assert_eq!(equal("http://u@a.com/", "http://a.com/"), Ok(false));
