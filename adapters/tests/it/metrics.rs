@@ -98,6 +98,58 @@ fn the_build_and_the_process_have_metrics() {
     }
 }
 
+/// Metrics with a value, with one that is not a number, and without the dimension of a label.
+const METRICS: &str = r#"
+kind: handler
+metadata: {name: h, namespace: istio-system}
+spec:
+  compiledAdapter: prometheus
+  params:
+    metrics:
+    - {instanceName: good.instance.istio-system, name: good, kind: COUNTER, labelNames: [path]}
+    - {instanceName: wrong.instance.istio-system, name: wrong, kind: COUNTER, labelNames: [path]}
+    - {instanceName: bare.instance.istio-system, name: bare, kind: COUNTER, labelNames: [path]}
+---
+kind: instance
+metadata: {name: good, namespace: istio-system}
+spec: {compiledTemplate: metric, params: {value: "2", dimensions: {path: request.path}}}
+---
+kind: instance
+metadata: {name: wrong, namespace: istio-system}
+spec: {compiledTemplate: metric, params: {value: "true", dimensions: {path: request.path}}}
+---
+kind: instance
+metadata: {name: bare, namespace: istio-system}
+spec: {compiledTemplate: metric, params: {value: "3", dimensions: {}}}
+---
+kind: rule
+metadata: {name: r, namespace: istio-system}
+spec: {actions: [{handler: h, instances: [good, wrong, bare]}]}
+"#;
+
+#[test]
+fn leniently_a_metric_that_cannot_be_is_dropped_and_the_others_of_its_handler_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("config.yaml"), METRICS).unwrap();
+    let config = directory.path().to_str().unwrap();
+    let ran = run(&["validate", config]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for fault in ["params.metrics[1].instance_name: ", "params.metrics[2].label_names: "] {
+        assert!(ran.stdout.contains(fault) || ran.stderr.contains(fault), "{fault}: {ran:?}");
+    }
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"];
+    let serve = ["--lenient", "--config", config];
+    let (server, _) =
+        Server::spawn(binary().args(ports).args(serve).env("MIXER_ADAPTER_PROMETHEUS_LISTEN", &address));
+    server.until("/readyz", "\nready\n");
+    let ran = run(&["report", "-a", "request.path=/a", "--address", &server.grpc]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let page = http::request(&address, "GET", "/metrics", &["host: localhost"]).body;
+    let series: Vec<_> = page.lines().filter(|line| line.starts_with("istio_")).collect();
+    assert_eq!(series, ["istio_good{path=\"/a\"} 2"]);
+}
+
 #[test]
 fn promtool_has_no_objection_but_to_a_name_of_istios() {
     let Some(promtool) = debian::unpacked("promtool", "prometheus") else { return };

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mixer_adapter::template::{ListEntry, Template as _};
+
 use crate::support::run;
 
 /// The warnings about a configuration, each with its help in the same line.
@@ -54,6 +57,36 @@ fn expect(text: &str, (start, end): (&str, &str)) {
         [] if start.is_empty() => {}
         [one] if !start.is_empty() && one.starts_with(start) && one.ends_with(end) => {}
         _ => panic!("{text}\n{found:?} is not {start:?} ... {end:?}"),
+    }
+}
+
+/// A rule whose header operation reads the output of an instance of `checkproducer`, with these instances in its action.
+fn with_output(instances: &str) -> String {
+    let proto = "../build/tests/data/templates/checkproducer.proto";
+    let own = mixer_adapter_build::Template::open(proto).unwrap().descriptor_set();
+    let templates = [("checkproducer", &own[..]), ("listentry", ListEntry::DESCRIPTOR)].map(|(name, set)| {
+        let set = STANDARD.encode(set);
+        format!("kind: template\nmetadata: {{name: {name}}}\nspec: {{descriptor: {set}}}\n---\n")
+    });
+    let rules = format!(
+        "kind: adapter\nmetadata: {{name: away}}\nspec: {{templates: [checkproducer, listentry]}}\n---\n\
+         kind: handler\nmetadata: {{name: h}}\nspec: {{adapter: away, connection: {{address: '127.0.0.1:1'}}}}\n---\n\
+         kind: instance\nmetadata: {{name: made}}\nspec: {{template: checkproducer, params: {{stringPrimitive: request.path}}}}\n---\n\
+         kind: instance\nmetadata: {{name: listed}}\nspec: {{template: listentry, params: {{value: request.path}}}}\n---\n\
+         kind: rule\nmetadata: {{name: r}}\nspec:\n  actions: [{{name: a, handler: h, instances: [{instances}]}}]\n  \
+         requestHeaderOperations: [{{name: x-made, values: [a.output.stringPrimitive]}}]\n"
+    );
+    templates.concat() + &rules
+}
+
+#[test]
+fn only_outputs_of_the_first_instance_of_an_action_are_visible_in_mixer() {
+    let warning =
+        ("r spec.actions[0].instances[1]: Mixer has the outputs of the first instance of an action only", "");
+    for (instances, expected) in
+        [("made", NONE), ("made, listed", NONE), ("made, made", NONE), ("listed, made", warning)]
+    {
+        expect(&with_output(instances), expected);
     }
 }
 

@@ -12,7 +12,8 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     index::{read_all, resolve},
-    rule_spec::RuleSpec,
+    instances::InstanceSpec,
+    rule_spec::{ActionSpec, RuleSpec},
     schemas::Adapters,
 };
 use mixer_adapter_config::{
@@ -29,6 +30,7 @@ use mixer_adapter_core::{
         version::SemanticVersion,
     },
     proto::Any,
+    template::Variety,
 };
 use mixer_adapter_host::{Host, Origin, handler::AdapterInfo};
 
@@ -243,26 +245,63 @@ pub(super) fn by_use(
     specs.partition(|spec| !spec.instances.is_empty())
 }
 
-/// Has adapters of this process validate configuration and instances. Returns the handlers that pass.
+/// Has adapters of this process validate configuration and instances. Returns the handlers that pass, also those of which only
+/// reports of some instances are refused, and these instances by handler: in lenient mode the others are reported.
 pub(super) fn validate(
     mut handlers: Vec<Arc<HandlerSpec>>,
     host: &Host,
     faults: &mut Vec<ValidationError>,
-) -> Vec<Arc<HandlerSpec>> {
+) -> (Vec<Arc<HandlerSpec>>, BTreeSet<(ResourceName, String)>) {
+    let mut refused = BTreeSet::new();
     handlers.retain(|spec| {
         let BackendSpec::InProcess { adapter, config } = &spec.backend else {
             faults.extend(spec.remote_warnings(host));
             return true;
         };
+        let validate =
+            |types: &InferredTypes| host.handlers().validate_blocking(adapter, config, types, spec.origin());
         let types = spec.inferred_types(adapter);
-        let validated = host.handlers().validate_blocking(adapter, config, &types, spec.origin());
-        match &validated {
-            Ok(()) => faults.extend(spec.warnings(host, adapter, config, &types)),
-            Err(error) => faults.extend(spec.refusal(error)),
+        let Err(error) = validate(&types) else {
+            faults.extend(spec.warnings(host, adapter, config, &types));
+            return true;
+        };
+        faults.extend(spec.refusal(&error));
+        if validate(&InferredTypes::default()).is_err() {
+            return false;
         }
-        validated.is_ok()
+        let each = spec.inferred_type_of_each(adapter);
+        let invalid: Vec<_> = each
+            .filter(|(_, inferred)| validate(&InferredTypes::new(vec![inferred.clone()])).is_err())
+            .collect();
+        let only_reports = !invalid.is_empty()
+            && invalid.iter().all(|(_, inferred)| {
+                let template = adapter.templates.iter().find(|served| served.name == inferred.template);
+                template.is_some_and(|served| served.variety == Variety::Report)
+            });
+        if only_reports {
+            refused.extend(invalid.into_iter().map(|(instance, _)| (spec.name.clone(), instance.clone())));
+        }
+        only_reports
     });
-    handlers
+    (handlers, refused)
+}
+
+/// Removes instances that adapters refuse.
+pub(super) fn remove(rules: &mut [RuleSpec], refused: &BTreeSet<(ResourceName, String)>) {
+    if refused.is_empty() {
+        return;
+    }
+    for rule in rules {
+        let outputs = rule.headers.iter().flat_map(|headers| &headers.outputs);
+        // Outputs are found by the positions of their instances.
+        let fixed: BTreeSet<usize> = outputs.map(|(action, ..)| *action).collect();
+        let actions = rule.actions.iter_mut().enumerate().filter(|(index, _)| !fixed.contains(index));
+        for (_, ActionSpec { handler, instances, .. }) in actions {
+            instances.retain(|InstanceSpec { instance, .. }| {
+                !refused.contains(&(handler.clone(), instance.name.to_string()))
+            });
+        }
+    }
 }
 
 impl HandlerSpec {
@@ -308,11 +347,14 @@ impl HandlerSpec {
 
     /// The types of the instances, for validation by an adapter of this process.
     pub(crate) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
-        let types = self.instances.iter().filter_map(|(instance, (template, any))| {
+        InferredTypes::new(self.inferred_type_of_each(adapter).map(|(_, inferred)| inferred).collect())
+    }
+
+    fn inferred_type_of_each(&self, adapter: &AdapterInfo) -> impl Iterator<Item = (&String, InferredType)> {
+        self.instances.iter().filter_map(|(instance, (template, any))| {
             let served = adapter.templates.iter().find(|served| served.name == template)?;
-            Some(InferredType::new(instance, served.name, any.value.clone()))
-        });
-        InferredTypes::new(types.collect())
+            Some((instance, InferredType::new(instance, served.name, any.value.clone())))
+        })
     }
 
     /// Returns the probable mistakes that an adapter of this process finds.

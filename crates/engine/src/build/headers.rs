@@ -30,18 +30,27 @@ pub(super) fn operations(
     faults: &mut Vec<ValidationError>,
 ) -> Option<HeaderSpec> {
     let mut extended = Vocabulary::extending(vocabulary.clone());
+    let has_operations =
+        !rule.request_header_operations.is_empty() || !rule.response_header_operations.is_empty();
     let mut outputs = Vec::new();
     for (action_index, action) in actions.iter().enumerate().filter(|(_, action)| !action.name.is_empty()) {
+        let first = action.instances.first();
         for (place, compiled) in action.instances.iter().enumerate() {
             let template = &compiled.instance.template;
             if let (Variety::CheckWithOutput, Some(output)) = (template.variety(), template.output()) {
+                if has_operations
+                    && first.is_none_or(|first| first.instance.template.name() != template.name())
+                {
+                    let field = format!("actions[{action_index}].instances[{place}]");
+                    let reason = "Mixer has the outputs of the first instance of an action only, and drops header operations that \
+                                  read others; write an action of its own for this instance";
+                    faults.push(resource.warning(&field, reason));
+                }
                 let prefix = format!("{}.output", action.name);
                 outputs.push((action_index, place, Outputs::declare(output.clone(), &prefix, &mut extended)));
             }
         }
     }
-    let has_operations =
-        !rule.request_header_operations.is_empty() || !rule.response_header_operations.is_empty();
     // Behind Envoy, outputs are also in the metadata of answers.
     if !has_operations && outputs.is_empty() {
         return None;

@@ -165,11 +165,12 @@ impl SnapshotBuilder {
         let adapters = schemas::adapters(set, &templates, &mut faults);
         let handlers = handlers::read(set, &adapters, host, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, &mut faults);
-        let rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
+        let mut rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
         faults.extend(lint(set, |name| instances.get(name).is_some_and(instances::InstanceSpec::is_quota)));
         let (used, unused) = handlers::by_use(handlers, &rules);
         handlers::validate(unused, host, &mut faults);
-        let handlers = handlers::validate(used, host, &mut faults);
+        let (handlers, refused) = handlers::validate(used, host, &mut faults);
+        handlers::remove(&mut rules, &refused);
         Self { vocabulary, handlers, rules, faults, allowed: set.allowed_deprecated() }
     }
 
