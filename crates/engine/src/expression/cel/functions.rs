@@ -11,8 +11,8 @@ use cel::{
     common::{
         functions::Function,
         types::{
-            CelBool, CelDuration, CelInt, CelList, CelMap, CelString, CelTimestamp, DYN_TYPE, INT_TYPE,
-            STRING_TYPE,
+            CelBool, CelBytes, CelDuration, CelInt, CelList, CelMap, CelString, CelTimestamp, DYN_TYPE,
+            INT_TYPE, STRING_TYPE,
         },
         value::{CowVal, Val},
     },
@@ -20,7 +20,7 @@ use cel::{
 
 use super::{
     resolver::date_time,
-    values::{FormattedStr, IpValue, MapValue, PatternValue, StepCounter},
+    values::{FormattedStr, IpValue, MapValue, PatternValue, WorkCounter},
 };
 use crate::{
     attribute::StringMap,
@@ -38,7 +38,7 @@ pub(crate) static ENV: LazyLock<Result<Arc<Env>, DeclarationError>> =
 
 fn environment() -> Result<Env, DeclarationError> {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
-    let functions: [(&str, Vec<_>, Function); 12] = [
+    let functions: [(&str, Vec<_>, Function); 13] = [
         ("match", vec![STRING_TYPE, STRING_TYPE], matches_glob),
         ("reverse", vec![STRING_TYPE], reverse),
         ("toLower", vec![STRING_TYPE], lower),
@@ -48,6 +48,7 @@ fn environment() -> Result<Env, DeclarationError> {
         ("ip", vec![STRING_TYPE], ip),
         ("emptyStringMap", vec![], empty_string_map),
         ("@matches", vec![STRING_TYPE, DYN_TYPE], matches),
+        (CONCAT, vec![DYN_TYPE, DYN_TYPE, DYN_TYPE], concat),
         ("@range", vec![DYN_TYPE, DYN_TYPE, INT_TYPE], range),
         ("@timestamp", vec![STRING_TYPE], timestamp),
         ("@duration", vec![STRING_TYPE], duration),
@@ -148,11 +149,36 @@ fn range<'b, 'v>(mut operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     let elements = list.or_else(|| range.downcast_ref::<CelMap<'_>>().map(|map| map.inner().len()));
     let nodes = nodes.downcast_ref::<CelInt>().and_then(|nodes| usize::try_from(*nodes.inner()).ok());
     if let (Some(counter), Some(elements), Some(nodes)) =
-        (counter.downcast_ref::<StepCounter>(), elements, nodes)
+        (counter.downcast_ref::<WorkCounter>(), elements, nodes)
     {
-        counter.add(elements.saturating_mul(nodes))?;
+        counter.add_steps(elements.saturating_mul(nodes))?;
     }
     Ok(operands.swap_remove(0))
+}
+
+/// The name of [`concat`].
+pub(crate) const CONCAT: &str = "@concat";
+
+/// Adds its first two operands, and counts the bytes of the sum if it is a text.
+fn concat<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    let [left, right, counter] = operands.as_slice() else {
+        return Err(ExecutionError::MissingArgumentOrTarget);
+    };
+    let counter = counter.downcast_ref::<WorkCounter>().ok_or(ExecutionError::MissingArgumentOrTarget)?;
+    if counter.exceeds_concatenated(length(left.as_ref()).saturating_add(length(right.as_ref()))) {
+        return Err(ExecutionError::function_error(CONCAT, "too long"));
+    }
+    let Some(adder) = left.as_adder() else {
+        let types = format!("{} + {}", left.get_type().name(), right.get_type().name());
+        return Err(ExecutionError::function_error("+", types));
+    };
+    Ok(CowVal::Owned(adder.add(right.as_ref())?.into_owned()))
+}
+
+/// The length of a text in bytes.
+fn length(value: &dyn Val) -> usize {
+    let text = value.downcast_ref::<CelString<'_>>().map(|text| text.inner().len());
+    text.or_else(|| value.downcast_ref::<CelBytes<'_>>().map(|bytes| bytes.inner().len())).unwrap_or(0)
 }
 
 /// `text.matches(pattern)`; a constant pattern is compiled with the expression, others here.

@@ -8,7 +8,7 @@ use cel::common::{
     types::CelInt,
 };
 
-use super::resolver::STEP_COUNTER;
+use super::{functions::CONCAT, resolver::WORK_COUNTER};
 
 /// Expands a macro call; its arguments are not expanded.
 pub(crate) fn expand(node: &mut IdedExpr) {
@@ -77,9 +77,15 @@ fn is_present(choice: &IdedExpr) -> Option<IdedExpr> {
 pub(super) fn count_steps(range: &mut IdedExpr, nodes: usize) {
     let id = range.id;
     let expr = mem::take(&mut range.expr);
-    let counter = Expr::Ident(STEP_COUNTER.to_owned());
+    let counter = Expr::Ident(WORK_COUNTER.to_owned());
     let nodes = Expr::Literal(LiteralValue::Int(CelInt::from(i64::try_from(nodes).unwrap_or(i64::MAX))));
     *range = call(id, "@range", [expr, counter, nodes].map(|expr| IdedExpr { id, expr }).into());
+}
+
+/// Counts the bytes of a sum of texts.
+pub(super) fn count_bytes(sum: &mut CallExpr, id: u64) {
+    CONCAT.clone_into(&mut sum.func_name);
+    sum.args.push(IdedExpr { id, expr: Expr::Ident(WORK_COUNTER.to_owned()) });
 }
 
 fn call(id: u64, name: &str, args: Vec<IdedExpr>) -> IdedExpr {

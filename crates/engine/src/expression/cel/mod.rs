@@ -29,14 +29,15 @@ use regex::Regex;
 
 use self::{
     check::Checker,
+    functions::CONCAT,
     resolver::Resolver,
     spans::Spans,
     translate::Translator,
-    values::{FormattedStr, IpValue, MapValue, StepCounter},
+    values::{FormattedStr, IpValue, MapValue, WorkCounter},
 };
 use super::{
     Evaluated, Language,
-    code::Attribute,
+    code::{Attribute, MAX_CONCATENATED},
     error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind},
     span::Span,
     syntax::{self, Ast},
@@ -215,7 +216,7 @@ impl Program {
             patterns: &self.patterns,
             attributes,
             reads: Arc::clone(&shared),
-            steps: StepCounter::default(),
+            work: WorkCounter::default(),
             error: Mutex::new(None),
         };
         let value = {
@@ -244,6 +245,9 @@ impl Program {
             "duration" => ValueType::Duration,
             "matches" => {
                 return EvalError::new(EvalErrorKind::Pattern { message: message.into() }, self.span);
+            }
+            CONCAT => {
+                return EvalError::new(EvalErrorKind::TooLong { max: MAX_CONCATENATED }, self.span);
             }
             _ => {
                 let message = format!("{function}: {message}").into();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use prost_types::Timestamp;
 use regex::Regex;
 
-use super::values::{FormattedStr, IpValue, MapRecorder, MapValue, PatternValue, SharedReads, StepCounter};
+use super::values::{FormattedStr, IpValue, MapRecorder, MapValue, PatternValue, SharedReads, WorkCounter};
 use crate::{
     attribute::{AttributeValue, Attributes, StringMap},
     expression::{
@@ -24,25 +24,25 @@ use crate::{
 };
 use mixer_adapter_core::value::ValueType;
 
-/// The name of the counter of steps.
-pub(crate) const STEP_COUNTER: &str = "!steps";
+/// The name of the counter of work.
+pub(crate) const WORK_COUNTER: &str = "!work";
 
 /// Resolves the names of a checked expression: `#2` is its attribute 2, `?2` whether the request has that attribute,
-/// `~0` its pattern 0, [`STEP_COUNTER`] the counter of its macros. No CEL source can spell these names.
+/// `~0` its pattern 0, [`WORK_COUNTER`] the counter of its work. No CEL source can spell these names.
 pub(crate) struct Resolver<'a> {
     pub(crate) used: &'a [Attribute],
     pub(crate) patterns: &'a [Regex],
     pub(crate) attributes: Attributes<'a>,
     pub(crate) reads: SharedReads,
-    pub(crate) steps: StepCounter,
+    pub(crate) work: WorkCounter,
     /// The first error: [`VariableResolver::resolve`] cannot return one. It overrides the value.
     pub(crate) error: Mutex<Option<EvalError>>,
 }
 
 impl VariableResolver for Resolver<'_> {
     fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
-        if name == STEP_COUNTER {
-            return Some(CowVal::owned(self.steps.clone()));
+        if name == WORK_COUNTER {
+            return Some(CowVal::owned(self.work.clone()));
         }
         let index: usize = name.get(1..)?.parse().ok()?;
         match name.as_bytes()[0] {

@@ -22,7 +22,7 @@ use regex::Regex;
 
 use crate::{
     attribute::{AttributeValue, Reads, StringMap},
-    expression::code::{StrFormat, addresses_equal},
+    expression::code::{MAX_CONCATENATED, StrFormat, addresses_equal},
 };
 
 /// The reads of an evaluation, shared with the maps whose keys it reads.
@@ -76,19 +76,34 @@ pub(crate) struct PatternValue(pub(crate) Regex);
 /// Maximum number of nodes that the macros of an expression evaluate together, which takes some 10 ms.
 const MAX_STEPS: usize = 100_000;
 
-/// The number of nodes that the macros of an expression have evaluated, or are about to evaluate.
+/// The work of an evaluation, including what is about to be done.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StepCounter(Arc<AtomicUsize>);
+pub(crate) struct WorkCounter(Arc<Work>);
 
-impl StepCounter {
+#[derive(Debug, Default)]
+struct Work {
+    /// Nodes that macros evaluate.
+    steps: AtomicUsize,
+    /// Bytes of concatenated texts.
+    concatenated: AtomicUsize,
+}
+
+fn counted(counter: &AtomicUsize, more: usize) -> usize {
+    counter.fetch_add(more, Relaxed).saturating_add(more)
+}
+
+impl WorkCounter {
+    /// Counts bytes of a concatenation, and returns whether they are too many.
+    pub(crate) fn exceeds_concatenated(&self, bytes: usize) -> bool {
+        counted(&self.0.concatenated, bytes) > MAX_CONCATENATED
+    }
+
     /// Counts nodes.
     ///
     /// # Errors
     /// They are too many.
-    pub(crate) fn add(&self, nodes: usize) -> Result<(), ExecutionError> {
-        let counted = self.0.load(Relaxed).saturating_add(nodes);
-        self.0.store(counted, Relaxed);
-        if counted > MAX_STEPS {
+    pub(crate) fn add_steps(&self, nodes: usize) -> Result<(), ExecutionError> {
+        if counted(&self.0.steps, nodes) > MAX_STEPS {
             let message = format!("the macros of this expression take more than {MAX_STEPS} steps");
             return Err(ExecutionError::function_error("macros", message));
         }
@@ -149,7 +164,7 @@ static IP: Type = Type::new_unspecified_type("istio.policy.v1beta1.IPAddress");
 static FORMATTED: Type = Type::new_unspecified_type("istio.policy.v1beta1.text");
 static MAP: Type = MAP_TYPE;
 static PATTERN: Type = Type::new_unspecified_type("pattern");
-static STEPS: Type = Type::new_unspecified_type("steps");
+static WORK: Type = Type::new_unspecified_type("work");
 
 macro_rules! val {
     ($name:ident, $type:ident { $($extra:tt)* }) => {
@@ -209,4 +224,4 @@ val!(MapValue, MAP {
 
 val!(PatternValue, PATTERN {});
 
-val!(StepCounter, STEPS {});
+val!(WorkCounter, WORK {});

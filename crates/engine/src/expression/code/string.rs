@@ -110,7 +110,7 @@ fn try_entry<'a>(
 }
 
 /// The most bytes that the concatenations of one evaluation make.
-const MAX_CONCATENATED: usize = 8 << 20;
+pub(crate) const MAX_CONCATENATED: usize = 8 << 20;
 
 #[inline(never)]
 fn concat<'a>(parts: &'a [Expr<Str>], env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
@@ -179,22 +179,46 @@ mod tests {
 
     use crate::{
         attribute::{AttributeValue, Bag, Reads, Vocabulary},
-        expression::Expression,
+        expression::{Expression, Language},
     };
     use mixer_adapter_core::value::ValueType;
 
-    #[test]
-    fn concatenations_of_one_evaluation_are_limited() {
+    fn eval(language: Language, text: &str, length: usize) -> Result<(), String> {
         let mut vocabulary = Vocabulary::new();
         vocabulary.declare("a", ValueType::String).unwrap();
-        let expression = Expression::compile("a + a + a + a + (a + a)", &vocabulary).unwrap();
-        let vocabulary = Arc::new(vocabulary);
-        let eval = |length: usize| {
-            let mut bag = Bag::new(vocabulary.clone());
-            bag.insert("a", AttributeValue::String("a".repeat(length).into()));
-            expression.eval(&bag, &mut Reads::default()).map(|_| ()).map_err(|error| error.to_string())
-        };
-        assert_eq!(eval(1 << 20), Ok(()));
-        assert_eq!(eval(2 << 20), Err("concatenations make more than 8 MiB".to_owned()));
+        let expression = Expression::compile_in(language, text, &vocabulary).unwrap();
+        let mut bag = Bag::new(Arc::new(vocabulary));
+        bag.insert("a", AttributeValue::String("a".repeat(length).into()));
+        expression.eval(&bag, &mut Reads::default()).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn concatenations_of_one_evaluation_are_limited() {
+        let too_long = Err("concatenations make more than 8 MiB".to_owned());
+        let sum = "a + a + a + a + (a + a)";
+        assert_eq!(eval(Language::Cexl, sum, 1 << 20), Ok(()));
+        assert_eq!(eval(Language::Cexl, sum, 2 << 20), too_long);
+        // Each sum of CEL counts: 2 + 3 + 4 + 2 + 6 times the text.
+        #[cfg(feature = "cel")]
+        for language in [Language::Cel, Language::Compat] {
+            assert_eq!(eval(language, sum, 400 << 10), Ok(()), "{language:?}");
+            assert_eq!(eval(language, sum, 1 << 20), too_long, "{language:?}");
+        }
+    }
+
+    /// Each of the macros doubles the text.
+    #[cfg(feature = "cel")]
+    #[test]
+    fn concatenations_in_macros_are_limited() {
+        let too_long = Err("concatenations make more than 8 MiB".to_owned());
+        for start in ["a", "dyn(a)"] {
+            let doubled = format!("[{start}]{} == []", ".map(x, x + x)".repeat(20));
+            assert_eq!(eval(Language::Cel, &doubled, 1), Ok(()), "{start}");
+            assert_eq!(eval(Language::Cel, &doubled, 64), too_long, "{start}");
+        }
+        assert_eq!(
+            eval(Language::Cel, "dyn(1) + dyn(2) == dyn(3) && dyn([1]) + dyn([2]) == [1, 2]", 1),
+            Ok(())
+        );
     }
 }
