@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
+use prost_types::Timestamp;
 use serde_json::{Map, Value as Json};
 
 use crate::{
@@ -152,17 +153,10 @@ impl Parser {
             identity("namespace", Some(&self.default_namespace))?
         };
         let name = ResourceName::new(identity("name", None)?, kind, namespace);
-        let created = match text(json.pointer("/metadata/creationTimestamp")).map(|time| time.map(str::parse))
-        {
-            Ok(None) => None,
-            Ok(Some(Ok(time))) => Some(time),
-            Ok(Some(Err(_))) | Err(_) => {
-                let reason = "expected a time like 2019-03-19T10:00:00Z; it is not served";
-                let fault = ValidationError::warning(reason).of(name.clone());
-                self.parsed.faults.push(refuse("metadata.creationTimestamp", fault));
-                None
-            }
-        };
+        let created = creation_time(&json).unwrap_or_else(|fault| {
+            self.parsed.faults.push(refuse("metadata.creationTimestamp", fault.of(name.clone())));
+            None
+        });
         let spec = match json.get("spec") {
             None | Some(Json::Null) => Json::Object(Map::new()),
             Some(spec @ Json::Object(_)) => spec.clone(),
@@ -309,6 +303,19 @@ fn text(json: Option<&Json>) -> Result<Option<&str>, IdentityError> {
         None | Some(Json::Null) => Ok(None),
         Some(Json::String(text)) => Ok(Some(text)),
         Some(other) => Err(IdentityError::NotText(other.clone())),
+    }
+}
+
+/// Reads the time at which a resource was created.
+///
+/// # Errors
+/// A warning: a time that cannot be read is not served.
+fn creation_time(json: &Json) -> Result<Option<Timestamp>, ValidationError> {
+    let unreadable = "expected a time like 2019-03-19T10:00:00Z; it is not served";
+    match text(json.pointer("/metadata/creationTimestamp")) {
+        Ok(None) => Ok(None),
+        Ok(Some(time)) => time.parse().map(Some).map_err(|_| ValidationError::warning(unreadable)),
+        Err(_) => Err(ValidationError::warning(unreadable)),
     }
 }
 

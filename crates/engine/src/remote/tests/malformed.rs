@@ -33,7 +33,11 @@ async fn broken_answers_are_errors_that_say_how_they_are_broken() {
         (Act::Answer(grpc_head(), vec![], Some(headers(&[]))), Code::Unknown, "without a status"),
         (Act::Answer(grpc_head(), vec![], ok()), Code::Internal, "no message"),
         (Act::error("0", ""), Code::Internal, "no message"),
-        (Act::Answer(grpc_head(), vec!["\0\0\0\0\x05abc".into()], ok()), Code::Internal, "in the middle"),
+        (
+            Act::Answer(grpc_head(), vec!["\0\0\0\0\x05abc".into()], ok()),
+            Code::Internal,
+            "ends after 3 of 5 bytes",
+        ),
         (Act::Answer(grpc_head(), vec![frame(b"x"), frame(b"y")], ok()), Code::Internal, "more than one"),
         (Act::Answer(grpc_head(), vec!["\x01\0\0\0\x01x".into()], ok()), Code::Internal, "compressed"),
         (Act::Answer(grpc_head(), vec!["\x09\0\0\0\x01x".into()], ok()), Code::Internal, "0x09"),
