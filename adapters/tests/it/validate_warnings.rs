@@ -72,11 +72,11 @@ fn with_output(instances: &str) -> String {
         "kind: adapter\nmetadata: {{name: away}}\nspec: {{templates: [checkproducer, listentry]}}\n---\n\
          kind: handler\nmetadata: {{name: h}}\nspec: {{adapter: away, connection: {{address: '127.0.0.1:1'}}}}\n---\n\
          kind: instance\nmetadata: {{name: made}}\nspec: {{template: checkproducer, params: {{stringPrimitive: request.path}}}}\n---\n\
-         kind: instance\nmetadata: {{name: listed}}\nspec: {{template: listentry, params: {{value: request.path}}}}\n---\n\
          kind: rule\nmetadata: {{name: r}}\nspec:\n  actions: [{{name: a, handler: h, instances: [{instances}]}}]\n  \
          requestHeaderOperations: [{{name: x-made, values: [a.output.stringPrimitive]}}]\n"
     );
-    templates.concat() + &rules
+    let listed = "---\nkind: instance\nmetadata: {name: listed}\nspec: {template: listentry, params: {value: request.method}}\n";
+    templates.concat() + &rules + if instances.contains("listed") { listed } else { "" }
 }
 
 #[test]

@@ -25,7 +25,7 @@ const FILES: &[&str] = &["files"];
 
 pub(crate) const KNOWN: &[Known] = &[
     Known {
-        row: "`==` and `!=` of DNS names with `_`, and of URIs with an IPv6 host, are errors",
+        row: "`==` and `!=` of DNS names that IDNA refuses, such as those with `_`, and of URIs with an IPv6 host, are errors",
         cases: &[
             ("b dns names with _ are not comparable", ANSWER),
             ("b URI with an IPv6 host", ANSWER),

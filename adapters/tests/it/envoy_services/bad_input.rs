@@ -156,7 +156,6 @@ fn a_message_that_cannot_be_read_is_an_error_and_never_a_decision() {
     // The metadata of a filter, in field 11 of the attributes.
     let metadata = field(1, &[field(1, b"filter"), field(2, &nested)].concat());
     for (bytes, text) in [
-        (field(1, &field(1, &field(2, &[0xff]))), "UTF-8"),
         (vec![0x08, 0x01], "wire type"),
         (vec![0x0a, 0x7f], "underflow"),
         (vec![0xff; 20], "varint"),
@@ -165,7 +164,7 @@ fn a_message_that_cannot_be_read_is_an_error_and_never_a_decision() {
         let error = serving.call(CHECK, Raw(bytes)).unwrap_err();
         assert!(error.code() == Code::InvalidArgument && error.message().contains(text), "{text}: {error}");
     }
-    for bytes in [vec![0x08, 0x01], vec![0x0a, 0x7f], vec![0xff; 20], field(1, &[0xff])] {
+    for bytes in [vec![0x08, 0x01], vec![0x0a, 0x7f], vec![0xff; 20]] {
         let error = serving.call(RATE_LIMIT, Raw(bytes)).unwrap_err();
         assert_eq!(error.code(), Code::InvalidArgument, "{error}");
     }
