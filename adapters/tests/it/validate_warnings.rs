@@ -75,8 +75,14 @@ fn with_output(instances: &str) -> String {
          kind: rule\nmetadata: {{name: r}}\nspec:\n  actions: [{{name: a, handler: h, instances: [{instances}]}}]\n  \
          requestHeaderOperations: [{{name: x-made, values: [a.output.stringPrimitive]}}]\n"
     );
-    let listed = "---\nkind: instance\nmetadata: {name: listed}\nspec: {template: listentry, params: {value: request.method}}\n";
-    templates.concat() + &rules + if instances.contains("listed") { listed } else { "" }
+    let others = [("listed", "listentry", "value"), ("other", "checkproducer", "stringPrimitive")]
+        .into_iter()
+        .filter(|(name, ..)| instances.contains(name))
+        .map(|(name, template, field)| {
+            let params = format!("{{{field}: request.method}}");
+            format!("---\nkind: instance\nmetadata: {{name: {name}}}\nspec: {{template: {template}, params: {params}}}\n")
+        });
+    templates.concat() + &rules + &others.collect::<String>()
 }
 
 #[test]
@@ -84,7 +90,7 @@ fn only_outputs_of_the_first_instance_of_an_action_are_visible_in_mixer() {
     let warning =
         ("r spec.actions[0].instances[1]: Mixer has the outputs of the first instance of an action only", "");
     for (instances, expected) in
-        [("made", NONE), ("made, listed", NONE), ("made, made", NONE), ("listed, made", warning)]
+        [("made", NONE), ("made, listed", NONE), ("made, other", NONE), ("listed, made", warning)]
     {
         expect(&with_output(instances), expected);
     }
