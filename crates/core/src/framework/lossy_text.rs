@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn bytes_of_text_that_are_not_utf_8_become_replacement_characters() {
-        let text = |text: &str| Some(Value { kind: Some(Json::StringValue(text.to_owned())) }.into());
+        let text = |text: &str| Some(Value { kind: Some(Json::StringValue(text.to_owned())) });
         let fields = |value: &str| -> Struct {
             let values = [("plain", "a"), (value, value)];
             let fields =
