@@ -4,7 +4,14 @@ use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
 use mixer_adapter::prost::Message as _;
-use mixer_adapter_streams::{mcp::source::McpStream, proto::istio::mcp::v1alpha1::{RequestResources, Resources}, stream::{sink::{self, Output, SinkDecision, SinkOptions}, source::Catalogue}};
+use mixer_adapter_streams::{
+    mcp::source::McpStream,
+    proto::istio::mcp::v1alpha1::{RequestResources, Resources},
+    stream::{
+        sink::{self, Output, SinkDecision, SinkOptions},
+        source::Catalogue,
+    },
+};
 
 const COLLECTIONS: [&str; 2] = ["istio/policy/v1beta1/rules", "istio/policy/v1beta1/instances"];
 

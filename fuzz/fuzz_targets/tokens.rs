@@ -7,7 +7,7 @@ use http_body_util::Full;
 use libfuzzer_sys::fuzz_target;
 use mixer_adapter_net::{
     Authorization, JwtOptions, JwtVerifier, Tokens,
-    grpc::{Call, CallLimits, Methods, Reply, UnaryService},
+    grpc::{CallLimits, Caller, Methods, Reply, UnaryService},
 };
 use tokio::runtime::Runtime;
 use tonic::{
@@ -48,7 +48,7 @@ impl Methods for Answers {
         false
     }
 
-    async fn call(&self, (): (), _: Bytes, _: Call) -> Result<Reply, Status> {
+    async fn call(&self, (): (), _: Bytes, _: Caller) -> Result<Reply, Status> {
         Ok(Reply::default())
     }
 }
@@ -64,7 +64,8 @@ const LIMITS: CallLimits = CallLimits {
 
 /// Returns whether a call with this header is authenticated.
 fn is_authenticated(authorization: Authorization, header: &HeaderValue) -> bool {
-    let mut service = UnaryService::with_authorization(Answers, authorization.into(), LIMITS, Routes::default());
+    let mut service =
+        UnaryService::with_authorization(Answers, authorization.into(), LIMITS, Routes::default());
     let request = Request::post("/service/Method")
         .header("content-type", "application/grpc")
         .header("authorization", header)
@@ -84,7 +85,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(header) = HeaderValue::from_bytes(bytes) else { return };
     let open = || Authorization::open(|_| Some("all"));
     let tokens = Tokens::load(FILES.join("tokens"), None).unwrap();
-    let is_ours = bytes == b"s3cr3t" || bytes.eq_ignore_ascii_case(b"bearer s3cr3t") && bytes.ends_with(b"s3cr3t");
+    let is_ours =
+        bytes == b"s3cr3t" || bytes.eq_ignore_ascii_case(b"bearer s3cr3t") && bytes.ends_with(b"s3cr3t");
     assert_eq!(is_authenticated(open().with_tokens(tokens), &header), is_ours);
     // The only token with a right signature, that of RFC 7515, expired in 2011.
     let jwt = JwtVerifier::load(JwtOptions::new(FILES.join("jwks"))).unwrap();

@@ -2,7 +2,22 @@
 
 use libfuzzer_sys::fuzz_target;
 use mixer_adapter::prost::Message as _;
-use mixer_adapter_streams::{proto::{envoy::{config::core::v3::Node, service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse}}, istio::mcp::v1alpha1::RequestResources}, stream::{sink::Dialect, source::Catalogue}, xds::{sink::{Delta, Sotw, Versions}, source::{DeltaStream, SotwStream}}};
+use mixer_adapter_streams::{
+    proto::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{
+                DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+            },
+        },
+        istio::mcp::v1alpha1::RequestResources,
+    },
+    stream::{sink::Dialect, source::Catalogue},
+    xds::{
+        sink::{Delta, Sotw, Versions},
+        source::{DeltaStream, SotwStream},
+    },
+};
 
 /// Asks for a collection, and reads the same response twice.
 fn respond<D: Dialect>(mut dialect: D, response: D::Response)

@@ -9,7 +9,7 @@ use mixer_adapter_config::Collection;
 const ENVELOPE: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
 
 impl RawResource {
-    /// Returns the resource of that collection as a document, which [`parse`](crate::parse) reads; `None` for a collection without
+    /// Returns the resource of that collection as a document, which [`parse`](mixer_adapter_config::parse) reads; `None` for a collection without
     /// an API version and a kind.
     ///
     /// # Errors
