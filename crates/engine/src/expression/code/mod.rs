@@ -17,7 +17,9 @@ pub(crate) use address::equal as addresses_equal;
 pub(crate) use address::{AddressOp, parse as parse_address};
 pub(crate) use boolean::{BoolOp, Comparison, Pattern, Relation, ordered};
 pub(crate) use number::{DoubleOp, IntOp};
-pub(crate) use string::{Key, MAX_CONCATENATED, StrFormat, StrOp};
+#[cfg(feature = "cel")]
+pub(crate) use string::MAX_CONCATENATED;
+pub(crate) use string::{Key, StrFormat, StrOp};
 pub(crate) use time::{TimestampOp, ZonedTimestamp};
 #[cfg(feature = "cel")]
 pub(crate) use {boolean::glob, string::to_lower};
