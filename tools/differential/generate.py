@@ -26,6 +26,8 @@ DURATIONS = [(0, 0), (0, 1), (0, 1500), (5, 0), (90, 0), (3600, 0), (-1, 0), (31
 KEYS = ["x", "a.b", ":path", "user-agent", "K", ""]
 DNS_NAMES = ["a.com", "B.Example.com.", "bücher.example", "xn--bcher-kva.example", "a..b", "", "evil.com", "evil\u3002com", "\uff45vil.com", "e\u00advil.com", "bu\u0308cher.example"]
 URIS = ["http://a.com/x", "HTTP://A.com/x", "http://a.com:80/x", "urn:x", "/rel", "", "http://evil\u3002com/x", "http://evil.com/x"]
+# Strings that are not UTF-8, in hexadecimal digits.
+STRINGS_OF_BYTES = ["ff", "78ff", "c3", "2f61646d696eff", "eda080"]
 EMAILS = ["u@example.com", "u@EXAMPLE.com", "U@example.com", "bad", "", "Bob <u@example.com>", "u@example.com (Bob)", "u@\uff45xample.com"]
 
 # The type in which an attribute is sent, and its values.
@@ -291,6 +293,8 @@ class Generator:
                 bag[name] = ["string_map", {key: self.pick(TEXTS) for key in entries}]
             else:
                 sent, values = SENT[kind]
+                if sent == "string" and self.chance(0.02):
+                    sent, values = "string_bytes", STRINGS_OF_BYTES
                 value = self.pick(values)
                 bag[name] = [sent, list(value) if isinstance(value, tuple) else value]
         return bag

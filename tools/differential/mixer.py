@@ -30,6 +30,20 @@ class StartError(Exception):
     """A server that cannot be started or does not become ready."""
 
 
+def _strings_to_bytes(message):
+    """Makes strings bytes, because both sides can send strings that are not UTF-8."""
+    for field in message.field:
+        if field.type == field.TYPE_STRING and not field.HasField("default_value"):
+            field.type = field.TYPE_BYTES
+    for nested in message.nested_type:
+        if not nested.options.map_entry:
+            _strings_to_bytes(nested)
+
+
+def _text(given):
+    return given.decode("utf-8", "replace")
+
+
 def _messages():
     protos = os.path.join(ROOT, "proto")
     well_known = os.path.join(os.path.dirname(protoc.__file__), "_proto")
@@ -42,6 +56,9 @@ def _messages():
             files = descriptor_pb2.FileDescriptorSet.FromString(file.read())
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
+        if file.package in ("istio.mixer.v1", "google.rpc"):
+            for message in file.message_type:
+                _strings_to_bytes(message)
         pool.Add(file)
     return lambda name: message_factory.GetMessageClass(pool.FindMessageTypeByName("istio.mixer.v1." + name))
 
@@ -60,6 +77,7 @@ class _Words:
     def index(self, word):
         if self.known and word in GLOBAL:
             return GLOBAL[word]
+        word = word.encode() if isinstance(word, str) else word
         if word not in self.own:
             self.own.append(word)
         return -1 - self.own.index(word)
@@ -69,6 +87,8 @@ class _Words:
             name = self.index(name)
             if kind == "string":
                 attributes.strings[name] = self.index(value)
+            elif kind == "string_bytes":
+                attributes.strings[name] = self.index(bytes.fromhex(value))
             elif kind == "double":
                 attributes.doubles[name] = float(value)
             elif kind == "bytes":
@@ -89,7 +109,7 @@ def encode(request):
     known = request.get("global", False)
     count = len(WORDS) if known else 0
     if request["kind"] == "check":
-        message = CheckRequest(global_word_count=count, deduplication_id=request.get("dedup", ""))
+        message = CheckRequest(global_word_count=count, deduplication_id=request.get("dedup", "").encode())
         words = _Words(known)
         words.fill(message.attributes, request["bag"])
         message.attributes.words.extend(words.own)
@@ -111,7 +131,7 @@ def encode(request):
 
 def _references(referenced):
     def word(index):
-        return WORDS[index] if index >= 0 else referenced.words[-1 - index]
+        return WORDS[index] if index >= 0 else _text(referenced.words[-1 - index])
 
     def text(match):
         key = "[%s]" % word(match.map_key) if match.map_key else ""
@@ -126,19 +146,19 @@ def _nanos(duration):
 def decode(response):
     """The answer to a check."""
     precondition = response.precondition
-    operations = lambda given: [[each.name, each.value, each.operation] for each in given]
+    operations = lambda given: [[_text(each.name), _text(each.value), each.operation] for each in given]
     route = precondition.route_directive
     return {
         "code": "OK",
         "status": precondition.status.code,
-        "message": precondition.status.message,
+        "message": _text(precondition.status.message),
         "duration": _nanos(precondition.valid_duration),
         "uses": precondition.valid_use_count,
         "refs": _references(precondition.referenced_attributes),
         "route": {
             "request": operations(route.request_header_operations),
             "response": operations(route.response_header_operations),
-            "direct": [route.direct_response_code, route.direct_response_body],
+            "direct": [route.direct_response_code, _text(route.direct_response_body)],
         },
         "quotas": {
             name: {"granted": quota.granted_amount, "duration": _nanos(quota.valid_duration),

@@ -20,7 +20,7 @@ class Generated(unittest.TestCase):
 
     def test_cases_have_what_once_differed_from_mixer(self):
         text = "".join(json.dumps(Generator("odd/%d" % index).case(5), ensure_ascii=False) for index in range(300))
-        for part in ["evil\u3002com", "Bob <u@example.com>", '"value": "true"', '"label_names": ["absent"]']:
+        for part in ["evil\u3002com", "Bob <u@example.com>", '"value": "true"', '"label_names": ["absent"]', '"string_bytes"']:
             self.assertIn(part, text)
 
     def test_cases_are_json_with_rules_of_resources_that_there_are(self):
