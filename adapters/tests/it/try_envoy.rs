@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
-    net::TcpStream,
+    path::PathBuf,
     process::Stdio,
 };
 
@@ -47,21 +47,27 @@ fn a_tour_shows_a_denial_a_limit_a_log_a_metric_and_why_and_ends_with_all_it_sta
         assert!(printed.contains(shown), "{shown:?} is not in {printed}");
     }
 
-    let after = |text: &str| {
-        let rest = printed.split(text).nth(1).unwrap_or_else(|| panic!("{text:?} is not in {printed}"));
-        rest.split(|end: char| end != '.' && end != ':' && !end.is_ascii_digit()).next().unwrap().to_owned()
-    };
-    let front = after("Envoy           http://");
-    let addresses =
-        [front.clone(), after("admin page: http://"), after("gRPC on "), after("admin page http://")];
+    let (_, front) = printed.split_once("Envoy           http://").expect("the address of Envoy");
+    let (front, _) = front.split_once(' ').unwrap();
     // It serves until it is stopped.
-    assert_eq!(request(&front, "GET", "/secret", &[]).status, 403);
+    assert_eq!(request(front, "GET", "/secret", &[]).status, 403);
+    let started = children(tour.id());
+    assert!(started.len() >= 2, "a server and an Envoy are children of the tour: {started:?}");
     signal(tour.id(), "INT");
     let ended = eventually("the tour has ended", || tour.try_wait().unwrap());
     assert!(ended.success(), "{ended}");
-    for address in addresses {
-        assert!(TcpStream::connect(&address).is_err(), "{address} is still served");
+    for process in started {
+        assert!(!process.exists(), "{} still runs", process.display());
     }
+}
+
+/// Returns the folders in /proc of the processes that `parent` started.
+fn children(parent: u32) -> Vec<PathBuf> {
+    let line = format!("PPid:\t{parent}\n");
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    processes
+        .filter(|process| std::fs::read_to_string(process.join("status")).is_ok_and(|it| it.contains(&line)))
+        .collect()
 }
 
 #[test]

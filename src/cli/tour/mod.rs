@@ -44,10 +44,18 @@ impl Tour {
         let signals = Signals::handle(Duration::from_secs(5))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         runtime.block_on(async {
-            tokio::select! {
-                ended = tour(&envoy, config) => ended,
+            let (mut server, mut proxy) = (None, None);
+            let ended = tokio::select! {
+                ended = tour(&envoy, config, &mut server, &mut proxy) => ended,
                 () = signals.stop.cancelled() => Ok(()),
+            };
+            if let Some(proxy) = &mut proxy {
+                proxy.child.kill().await?;
             }
+            if let Some(server) = &mut server {
+                server.child.kill().await?;
+            }
+            ended
         })?;
         super::print("stopped\n")?;
         Ok(ExitCode::SUCCESS)
@@ -65,19 +73,24 @@ impl Tour {
 }
 
 /// Starts everything, shows it, and waits until a process ends.
-async fn tour(envoy: &std::path::Path, config: &str) -> anyhow::Result<()> {
+async fn tour(
+    envoy: &std::path::Path,
+    config: &str,
+    server: &mut Option<ServerProcess>,
+    proxy: &mut Option<EnvoyProcess>,
+) -> anyhow::Result<()> {
     let folder =
         temporary_directory(&env::temp_dir(), "mixer-adapter-try").context("no temporary directory")?;
     let file = folder.path().join("config.yaml");
     std::fs::write(&file, config)?;
     let file = file.to_string_lossy();
     let upstream = start_upstream().await?.to_string();
-    let mut server = ServerProcess::start(&file).await?;
+    let server = server.insert(ServerProcess::start(&file).await?);
     let bootstrap = ["envoy-config", "--config", &file, "--upstream", &upstream, "--address", &server.grpc];
     let ports =
         ["--envoy-listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--descriptor", "user=x-user"];
     let bootstrap = output(&[&bootstrap[..], &ports].concat()).await?;
-    let mut envoy = EnvoyProcess::start(envoy, folder.path(), &bootstrap).await?;
+    let envoy = proxy.insert(EnvoyProcess::start(envoy, folder.path(), &bootstrap).await?);
     let (front, metrics) = (envoy.front.clone(), server.metrics.clone());
 
     super::print(&format!(
@@ -124,9 +137,9 @@ async fn tour(envoy: &std::path::Path, config: &str) -> anyhow::Result<()> {
         tokio::select! {
             line = server.lines.next_line() => match line? {
                 Some(line) => super::print(&format!("{line}\n"))?,
-                None => anyhow::bail!("the server has ended: {}", server.wait().await?),
+                None => anyhow::bail!("the server has ended: {}", server.child.wait().await?),
             },
-            status = envoy.wait() => anyhow::bail!("Envoy has ended: {}", status?),
+            status = envoy.child.wait() => anyhow::bail!("Envoy has ended: {}", status?),
         }
     }
 }

@@ -1,12 +1,6 @@
 //! The processes of a tour: this program's server, an upstream and Envoy.
 
-use std::{
-    env, io,
-    net::SocketAddr,
-    path::Path,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{env, io, net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, extract::Request};
@@ -48,7 +42,7 @@ pub(super) struct ServerProcess {
     /// The endpoint of the prometheus adapter.
     pub(super) metrics: String,
     pub(super) lines: Lines<BufReader<ChildStdout>>,
-    child: Child,
+    pub(super) child: Child,
 }
 
 impl ServerProcess {
@@ -74,17 +68,13 @@ impl ServerProcess {
         until("the server is ready", async || get(&server.admin, "/readyz").await.is_ok()).await?;
         Ok(server)
     }
-
-    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
-    }
 }
 
 /// A running Envoy; killed when this is dropped.
 pub(super) struct EnvoyProcess {
     pub(super) front: String,
     pub(super) admin: String,
-    child: Child,
+    pub(super) child: Child,
 }
 
 impl EnvoyProcess {
@@ -109,10 +99,6 @@ impl EnvoyProcess {
         .await?;
         let (admin, front) = addresses.context("Envoy did not start")?;
         Ok(Self { front, admin, child })
-    }
-
-    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
     }
 }
 
