@@ -13,6 +13,9 @@ use crate::printable::printable;
 /// Maximum size of lines that wait to be written, in bytes.
 const MAX_QUEUED: usize = 1 << 20;
 
+/// Maximum size of an event, in bytes.
+const MAX_EVENT: usize = 16 << 10;
+
 /// How long the end of the process waits for lines that are not written yet.
 const FLUSH: Duration = Duration::from_millis(200);
 
@@ -48,12 +51,13 @@ pub(crate) fn flush() {
     }
 }
 
-/// Returns an event as one line. Texts of peers, such as names of pushed resources, could otherwise forge events: the logger escapes
+/// Returns an event as one line, of at most 16 KiB before characters are escaped. Texts of peers, such as names of pushed resources, could otherwise forge events: the logger escapes
 /// only messages and errors, and those only in part.
 fn one_line(event: &[u8], colored: bool) -> Vec<u8> {
-    let text = String::from_utf8_lossy(event.strip_suffix(b"\n").unwrap_or(event));
+    let event = event.strip_suffix(b"\n").unwrap_or(event);
+    let text = String::from_utf8_lossy(&event[..event.len().min(MAX_EVENT)]);
     let mut line = printable(&text, &[], colored).into_owned().into_bytes();
-    line.push(b'\n');
+    line.extend_from_slice(if event.len() > MAX_EVENT { b"...\n" } else { b"\n" });
     line
 }
 
@@ -85,6 +89,9 @@ mod tests {
         ] {
             assert_eq!(String::from_utf8_lossy(&one_line(event.as_bytes(), true)), line);
         }
+        let long = [b'x'; MAX_EVENT + 1];
+        assert_eq!(one_line(&long[1..], false).len(), MAX_EVENT + 1);
+        assert!(one_line(&long, false).ends_with(b"xx...\n"));
         let red = "\u{1b}[31mERROR\u{1b}[0m \u{e4}\n".as_bytes();
         assert_eq!(one_line(red, true), red);
     }

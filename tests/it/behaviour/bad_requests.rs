@@ -196,6 +196,18 @@ async fn a_configuration_that_does_not_decode_is_refused() {
     assert_unharmed(serving).await;
 }
 
+/// Answers of megabytes to requests of megabytes, in a header, would end the connection at the client's limit.
+#[tokio::test]
+async fn an_error_quotes_at_most_two_kilobytes_of_a_request() {
+    let serving = Serving::start(|adapters| adapters.add::<Probe>()).await;
+    let client = serving.connect().await;
+    let type_url = format!("type.googleapis.com/{}", "x".repeat(1 << 20));
+    let config = Some(Any { type_url, value: Bytes::new() });
+    let failure = client.call::<CheckResult>(ListEntry::METHOD, &entry(config, "allow")).await.unwrap_err();
+    assert!(failure.message.contains("xxx") && failure.message.len() == 2_000, "{}", failure.message);
+    assert_unharmed(serving).await;
+}
+
 /// The fields that a status names, by `google.rpc.BadRequest`.
 fn fields_refused(status: &Status) -> Vec<String> {
     #[derive(Clone, PartialEq, mixer_adapter::prost::Message)]

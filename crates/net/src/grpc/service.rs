@@ -26,6 +26,7 @@ use super::{
     body::{self, UnaryBody},
     frame::read_message,
     headers::CallHeaders,
+    message_limit::limit_message,
     stream::StreamBody,
     stream_messages::{MessageRules, StreamMessages},
     stream_service::StreamService,
@@ -300,7 +301,7 @@ impl<M: Methods> Shared<M> {
             Ok(caller) => self.unary(method, request.into_body(), &admitted, caller).await,
             Err(refusal) => Err(refusal),
         };
-        Ok(answer.map_or_else(Status::into_http, |Reply { message, metadata }| {
+        Ok(answer.map_or_else(refused, |Reply { message, metadata }| {
             body::ok(admitted.until_written(message), metadata)
         }))
     }
@@ -414,6 +415,10 @@ pub async fn within<T>(
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("the deadline passed"))),
     }
+}
+
+fn refused(error: Status) -> Response<UnaryBody> {
+    limit_message(error).into_http()
 }
 
 /// Returns a response without a body.

@@ -29,8 +29,10 @@ use crate::stream::{
     admission::{Admission, ServiceOptions},
     listen::peer_name,
 };
-use mixer_adapter_net::Rate;
-use mixer_adapter_net::grpc::CallMemory;
+use mixer_adapter_net::{
+    Rate,
+    grpc::{CallMemory, limit_message},
+};
 
 /// Where sources say which version of their program they are.
 const VERSION: &str = "config.source.version";
@@ -122,15 +124,16 @@ fn frames<P: Message>(
                 let [own, shared] = push.into_frame();
                 (Frame::data(own), Some((pushes, shared)))
             }
-            Some(Err(status)) => (Frame::trailers(trailers(&status)), None),
-            None => (Frame::trailers(trailers(&Status::ok(""))), None),
+            Some(Err(status)) => (Frame::trailers(trailers(status)), None),
+            None => (Frame::trailers(trailers(Status::ok(""))), None),
         };
         Some((Ok(next), rest))
     })
 }
 
-fn trailers(status: &Status) -> HeaderMap {
+fn trailers(status: Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
+    let status = limit_message(status);
     if status.add_header(&mut trailers).is_err() {
         // Its text cannot be a header.
         trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(status.code())));
@@ -157,6 +160,6 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let opened = self.clone().open(request);
-        async { Ok(opened.await.unwrap_or_else(Status::into_http)) }.boxed()
+        async { Ok(opened.await.unwrap_or_else(|refusal| limit_message(refusal).into_http())) }.boxed()
     }
 }

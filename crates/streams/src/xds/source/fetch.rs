@@ -13,6 +13,7 @@ use futures_util::{
     future::{BoxFuture, ready},
 };
 use http_body_util::BodyExt as _;
+use mixer_adapter_net::grpc::limit_message;
 use serde_json::json;
 use tokio::time::timeout;
 use tonic::{
@@ -224,7 +225,7 @@ impl UnaryService<DiscoveryRequest> for FetchMethod {
     type Future = BoxFuture<'static, Result<Response<DiscoveryResponse>, Status>>;
 
     fn call(&mut self, request: Request<DiscoveryRequest>) -> Self::Future {
-        ready(self.answer(request.into_inner())).boxed()
+        ready(self.answer(request.into_inner()).map_err(limit_message)).boxed()
     }
 }
 
