@@ -1,6 +1,6 @@
 //! The processes of a tour: this program's server, an upstream and Envoy.
 
-use std::{env, io, net::SocketAddr, path::Path, process::Stdio, time::Duration};
+use std::{env, net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
 use anyhow::Context as _;
 use axum::{Router, extract::Request};
