@@ -266,27 +266,6 @@ fn pages_that_text_cites_are_in_the_repository() {
     report(&faults);
 }
 
-/// A file names the tests that prove each row of the page, by the first cell.
-#[test]
-fn tests_that_prove_what_can_allow_by_mistake_exist() {
-    let repository = Repository::read();
-    let page = &repository.files[Path::new("docs/operating/what-can-allow-by-mistake.md")];
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
-    let causes: BTreeSet<&str> = rows.map(|(cause, _)| cause).filter(|cause| *cause != "cause").collect();
-    assert!(causes.len() > 20, "the page has {} rows", causes.len());
-    let tests = &repository.files[Path::new("tests/data/what-can-allow-by-mistake.txt")];
-    let tests = tests.lines().filter(|line| !line.starts_with("# "));
-    let tests: BTreeMap<&str, &str> = tests.map(|line| line.rsplit_once(": ").unwrap()).collect();
-    assert_eq!(causes, tests.keys().copied().collect());
-    let exists = |name: &&str| {
-        let declared = format!("fn {name}()");
-        repository.all().any(|(path, text)| has_extension(path, "rs") && text.contains(&declared))
-    };
-    let names = tests.values().flat_map(|names| names.split(", "));
-    let missing: Vec<&str> = names.filter(|name| !exists(name)).collect();
-    assert!(missing.is_empty(), "the file names tests that do not exist: {missing:?}");
-}
-
 /// The rule is that of GitHub's gem html-pipeline 2.14, `lib/html/pipeline/toc_filter.rb`.
 #[test]
 fn anchors_are_those_that_github_makes() {

@@ -17,7 +17,7 @@ mod links;
 mod live;
 mod manifests;
 mod mixer_api;
-mod protocols;
+mod proofs;
 mod protos;
 #[path = "support/referenced.rs"]
 mod referenced;

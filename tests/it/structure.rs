@@ -7,10 +7,10 @@ use std::{
     process::Command,
 };
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The Rust files below a folder of the repository, with their texts.
-fn rust_files(folder: &Path) -> Vec<(PathBuf, String)> {
+pub(crate) fn rust_files(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
