@@ -68,7 +68,7 @@ pub enum LossPolicy {
 pub struct Progress {
     /// The collections that the first configuration waits for.
     pub awaited: Vec<AwaitedCollection>,
-    /// The updates that are not in use, with their faults.
+    /// The updates that are not in use, with their faults: one of each source.
     pub refused: Vec<RefusedUpdate>,
     /// The number of offers that were refused since the last report.
     pub newly_refused: u64,
@@ -492,14 +492,16 @@ impl<A: Apply> Acceptance<A> {
             source: self.sources[*index].name.clone(),
             since: self.started,
         });
-        let refused = self.candidates.iter().filter(|candidate| candidate.is_refused());
-        let refused = refused.map(|candidate| RefusedUpdate {
-            source: candidate.update.source.clone(),
-            faults: candidate.faults.clone(),
-        });
+        let mut refused: Vec<RefusedUpdate> = Vec::new();
+        for Candidate { update, faults, .. } in self.candidates.iter().filter(|known| known.is_refused()) {
+            match refused.iter_mut().find(|known| known.source == update.source) {
+                Some(known) => known.faults.extend_from_slice(faults),
+                None => refused.push(RefusedUpdate { source: update.source.clone(), faults: faults.clone() }),
+            }
+        }
         self.target.report(Progress {
             awaited: awaited.collect(),
-            refused: refused.collect(),
+            refused,
             newly_refused: std::mem::take(&mut self.newly_refused),
             newly_lost: std::mem::take(&mut self.newly_lost),
         });

@@ -194,12 +194,7 @@ impl StreamSource {
             Transport::Rest(client, server, polling, memory) => {
                 tokio::spawn(xds::poll(sink, server, *client, polling, memory, stop))
             }
-            Transport::Files(path, reload) => tokio::spawn(async move {
-                tokio::select! {
-                    () = xds::file::follow(sink, path, reload) => {}
-                    () = stop.cancelled() => {}
-                }
-            }),
+            Transport::Files(path, reload) => tokio::spawn(xds::file::follow(sink, path, reload, stop)),
             Transport::Listen(listener, options) => {
                 let service = ResourceSinkService::serve(sink, &ResourceSinkService::default_options());
                 tokio::spawn(listen_with(listener, Routes::new(service), options, stop))

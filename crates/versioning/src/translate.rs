@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use prost::Message as _;
 use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
-    ReflectMessage as _, Value,
+    ReflectMessage as _,
 };
 use serde::Serialize;
 
 use crate::{options::History, set::ProtoSet};
+use mixer_adapter_core::framework::translation::{self, Correspondence};
+
+pub use mixer_adapter_core::framework::translation::Loss;
 
 /// Translates messages between two versions of a package. It has no state.
 ///
@@ -50,16 +52,6 @@ pub struct Translation {
     pub losses: Vec<Loss>,
 }
 
-/// A value that the other version cannot hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Loss {
-    /// The path of the value, `lines[0].amount`.
-    pub path: String,
-    /// Why it cannot be translated.
-    pub reason: &'static str,
-}
-
 /// A translation that is not possible at all.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -71,11 +63,6 @@ pub enum TranslateError {
     #[error("{0} has no counterpart in the other version")]
     NoCounterpart(String),
 }
-
-const NO_FIELD: &str = "the other version has no such field";
-const OTHER_TYPE: &str = "the field has another type in the other version";
-const NO_VALUE: &str = "the other version has no such value";
-const UNKNOWN: &str = "a field that is unknown here";
 
 impl Translator {
     /// Derives the translation between two packages of a set, `older` and `newer`.
@@ -147,116 +134,32 @@ impl Translator {
     pub fn translate(&self, message: &DynamicMessage) -> Result<Translation, TranslateError> {
         let name = message.descriptor().full_name().to_owned();
         let counterpart = self.counterpart(&name).ok_or(TranslateError::NoCounterpart(name))?;
-        let mut losses = Vec::new();
-        let message = self.message(message, counterpart, "", &mut losses);
+        let (message, losses) = translation::translate(self, message.clone(), counterpart);
         Ok(Translation { message, losses })
-    }
-
-    fn message(
-        &self,
-        message: &DynamicMessage,
-        to: MessageDescriptor,
-        path: &str,
-        losses: &mut Vec<Loss>,
-    ) -> DynamicMessage {
-        let mut translated = DynamicMessage::new(to);
-        for (field, value) in message.fields() {
-            let path = join(path, field.name());
-            match self.fields.get(field.full_name()) {
-                Some(target) => {
-                    let value = self.value(&field.kind(), &target.kind(), value, &path, losses);
-                    if let Some(value) = value {
-                        translated.set_field(target, value);
-                    }
-                }
-                None => losses.push(Loss { path, reason: NO_FIELD }),
-            }
-        }
-        for unknown in message.unknown_fields() {
-            losses.push(Loss { path: join(path, &unknown.number().to_string()), reason: UNKNOWN });
-        }
-        translated
-    }
-
-    fn value(
-        &self,
-        from: &Kind,
-        to: &Kind,
-        value: &Value,
-        path: &str,
-        losses: &mut Vec<Loss>,
-    ) -> Option<Value> {
-        match (value, from, to) {
-            (Value::List(items), ..) => {
-                let items = items.iter().enumerate();
-                let items = items.filter_map(|(index, item)| {
-                    self.value(from, to, item, &format!("{path}[{index}]"), losses)
-                });
-                Some(Value::List(items.collect()))
-            }
-            (Value::Map(entries), Kind::Message(from), Kind::Message(to)) => {
-                let (from, to) = (from.map_entry_value_field().kind(), to.map_entry_value_field().kind());
-                let mut translated = HashMap::new();
-                for (key, value) in entries {
-                    let value = self.value(&from, &to, value, &format!("{path}[{key:?}]"), losses);
-                    translated.extend(value.map(|value| (key.clone(), value)));
-                }
-                Some(Value::Map(translated))
-            }
-            (Value::Message(message), Kind::Message(_), Kind::Message(to)) => {
-                Some(Value::Message(self.inner(message, to, path, losses)))
-            }
-            (Value::EnumNumber(number), Kind::Enum(from), Kind::Enum(to)) if from != to => {
-                let translated = self.values.get(&(from.full_name().to_owned(), *number));
-                // A number that no version names.
-                let translated = translated.or(from.get_value(*number).is_none().then_some(number));
-                if translated.is_none() {
-                    losses.push(Loss { path: path.to_owned(), reason: NO_VALUE });
-                }
-                translated.map(|number| Value::EnumNumber(*number))
-            }
-            (value, ..) => Some(value.clone()),
-        }
-    }
-
-    fn inner(
-        &self,
-        message: &DynamicMessage,
-        to: &MessageDescriptor,
-        path: &str,
-        losses: &mut Vec<Loss>,
-    ) -> DynamicMessage {
-        let from = message.descriptor();
-        if from.full_name() == "google.protobuf.Any" {
-            return self.any(message, path, losses).unwrap_or_else(|| message.clone());
-        }
-        if from == *to && !self.messages.contains_key(from.full_name()) {
-            return message.clone();
-        }
-        self.message(message, to.clone(), path, losses)
-    }
-
-    /// Translates the content of an Any, if it is a message of either version.
-    fn any(&self, any: &DynamicMessage, path: &str, losses: &mut Vec<Loss>) -> Option<DynamicMessage> {
-        let url = any.get_field_by_name("type_url")?.as_str()?.to_owned();
-        let (prefix, name) = url.rsplit_once('/')?;
-        let to = self.counterpart(name)?;
-        let value = any.get_field_by_name("value")?.as_bytes()?.clone();
-        let inner = DynamicMessage::decode(self.pool.get_message_by_name(name)?, value).ok()?;
-        let url = format!("{prefix}/{}", to.full_name());
-        let translated = self.message(&inner, to, path, losses);
-        let mut any = any.clone();
-        any.set_field_by_name("type_url", Value::String(url));
-        any.set_field_by_name("value", Value::Bytes(translated.encode_to_vec().into()));
-        Some(any)
     }
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+impl Correspondence for Translator {
+    fn counterpart(&self, message: &str) -> Option<(MessageDescriptor, MessageDescriptor)> {
+        Some((self.pool.get_message_by_name(message)?, Self::counterpart(self, message)?))
+    }
+
+    fn is_versioned(&self, message: &str) -> bool {
+        self.messages.contains_key(message)
+    }
+
+    fn field(&self, field: &FieldDescriptor, _: &MessageDescriptor) -> Option<FieldDescriptor> {
+        self.fields.get(field.full_name()).cloned()
+    }
+
+    fn value(&self, from: &EnumDescriptor, into: &EnumDescriptor, number: i32) -> Option<i32> {
+        let other = self.values.get(&(from.full_name().to_owned(), number)).copied();
+        if from == into { Some(number) } else { other }
+    }
 }
 
 const NO_COUNTERPART: &str = "cannot be translated: no counterpart";
+const OTHER_TYPE: &str = "the field has another type in the other version";
 
 /// Finds what corresponds.
 struct Builder {

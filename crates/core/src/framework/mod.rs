@@ -14,6 +14,7 @@ mod quota_context;
 mod setters;
 pub mod status;
 pub mod suggest;
+pub mod translation;
 pub mod version;
 
 pub use quota_context::QuotaContext;

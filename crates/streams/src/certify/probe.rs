@@ -12,6 +12,7 @@ use super::{
     server_rules::{NAMES, NONCE, REPEATED, ServerRules, TYPE, VERSION},
 };
 use crate::{
+    mcp::source::{CHANGES, METHOD, WHOLE},
     proto::{
         envoy::{
             config::core::v3::Node,
@@ -429,13 +430,13 @@ impl Session {
         let path = PathAndQuery::from_static;
         match of.protocol {
             Protocol::Rest => {}
-            Protocol::Mcp => run(grpc, path(MCP), asks, replies, mcp, of_mcp),
+            Protocol::Mcp => run(grpc, path(METHOD), asks, replies, mcp, of_mcp),
             Protocol::Aggregated(Variant::Sotw) => {
-                run(grpc, path(AGGREGATED), asks, replies, aggregated, of_aggregated);
+                run(grpc, path(WHOLE), asks, replies, aggregated, of_aggregated);
             }
             Protocol::Aggregated(Variant::Delta) => {
                 let (request, reply) = (aggregated_delta, of_aggregated_delta);
-                run(grpc, path(AGGREGATED_DELTA), asks, replies, request, reply);
+                run(grpc, path(CHANGES), asks, replies, request, reply);
             }
             Protocol::Xds(api, Variant::Sotw) => {
                 run(grpc, api.path(Variant::Sotw), asks, replies, sotw, of_sotw);
@@ -533,10 +534,6 @@ fn run<Q, P>(
     });
 }
 
-const MCP: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
-const AGGREGATED: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService/StreamAggregatedResources";
-const AGGREGATED_DELTA: &str =
-    "/istio.mcp.v1alpha1.AggregatedMeshConfigService/IncrementalAggregatedResources";
 /// The longest response in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 

@@ -5,9 +5,12 @@ use std::{collections::BTreeSet, fs};
 use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 use serde_json::{Value as Json, json};
 
-use super::translate::{to_v2, to_v3};
+use super::translate::{Version, to_v2, to_v3};
 use crate::types::Types;
-use mixer_adapter_core::{framework::json::read_json, proto::Any};
+use mixer_adapter_core::{
+    framework::{json::read_json, translation::translate},
+    proto::Any,
+};
 
 /// Messages of v2 and those of v3 that they became.
 const MESSAGES: &str = include_str!("../../../config/src/envoy_v2.tsv");
@@ -327,7 +330,7 @@ fn the_page_on_v2_lists_the_fields_that_are_rewritten_and_those_that_are_refused
             let mut message = DynamicMessage::new(older.clone());
             message.set_field(&field, sample(&field));
             let name = format!("{}.{}", older.full_name(), field.name());
-            match super::translate::losses(message, newer.clone()).is_empty() {
+            match translate(&Version::V3, message, newer.clone()).1.is_empty() {
                 true if same => {}
                 true => _ = rewritten.insert(name),
                 false => _ = refused.insert(name),

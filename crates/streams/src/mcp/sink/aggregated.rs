@@ -16,49 +16,53 @@ use futures_util::{
     FutureExt as _,
     future::{BoxFuture, select_all},
 };
+use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use crate::{
+    mcp::source::{CHANGES, WHOLE},
     proto::istio::mcp::v1alpha1::{
         IncrementalMeshConfigRequest, IncrementalMeshConfigResponse, MeshConfigRequest, MeshConfigResponse,
         RequestResources, Resources,
-        aggregated_mesh_config_service_client::AggregatedMeshConfigServiceClient,
     },
     stream::{
-        peer::{Peer, PeerChannel},
-        redial::{DialOptions, redial},
+        peer::Peer,
+        redial::DialOptions,
         sink::{
-            connect::connected,
+            connect::{Client, connect},
             dialect::{Dialect, Received, Variant},
             driver::{Requests, Sink, Stream},
-            exchange::exchange,
+            exchange::{call, exchange},
             type_urls::{Answer, TypeUrls},
         },
     },
 };
 use mixer_adapter_config::Collection;
-use mixer_adapter_net::grpc::StreamClient;
-
-type Client = AggregatedMeshConfigServiceClient<StreamClient<PeerChannel>>;
 
 /// Keeps a sink connected to the `AggregatedMeshConfigService` of a peer, until `stop` is cancelled.
 pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptions, stop: CancellationToken) {
-    let dial = options.clone();
     let names = Arc::<ServerNames>::default();
-    let run = move |stream: Stream, channel: PeerChannel, requests: Requests| {
-        let client = Client::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
-        match variant {
-            Variant::Sotw => exchange_whole(client, stream, requests, names).boxed(),
-            Variant::Delta => exchange_deltas(client, stream, requests, names).boxed(),
+    connect(sink, source, options, stop, move |stream, requests, client| {
+        let names = names.clone();
+        async move {
+            let (named, is_answered) = names.dialect();
+            let status = match variant {
+                Variant::Sotw => {
+                    let path = PathAndQuery::from_static(WHOLE);
+                    exchange(stream, requests, named, |requests| call(client, path, requests)).await
+                }
+                Variant::Delta => exchange_deltas(client, stream, requests, named).await,
+            };
+            if !is_answered.load(Relaxed) {
+                names.ended(&status);
+            }
+            status
         }
-    };
-    source
-        .watching(redial(&source, &options, stop, |stop| {
-            connected(sink.clone(), source.clone(), stop, run.clone()).boxed()
-        }))
-        .await;
+        .boxed()
+    })
+    .await;
 }
 
 /// How a server names collections: by type URLs, until it refuses them. If it refuses both kinds of names, the sink
@@ -202,24 +206,6 @@ impl Dialect for AggregatedDelta {
     }
 }
 
-/// Whole collections, on one stream.
-async fn exchange_whole(
-    mut client: Client,
-    stream: Stream,
-    requests: Requests,
-    names: Arc<ServerNames>,
-) -> Status {
-    let (dialect, is_answered) = names.dialect();
-    let status = exchange(stream, requests, dialect, |requests| {
-        async move { client.stream_aggregated_resources(requests).await }.boxed()
-    })
-    .await;
-    if !is_answered.load(Relaxed) {
-        names.ended(&status);
-    }
-    status
-}
-
 /// Requests for one collection that wait for its stream.
 const UNREAD: usize = 16;
 
@@ -228,19 +214,13 @@ async fn exchange_deltas(
     client: Client,
     stream: Stream,
     mut requests: Requests,
-    names: Arc<ServerNames>,
+    named: Aggregated,
 ) -> Status {
-    let (named, is_answered) = names.dialect();
     let mut inboxes: BTreeMap<String, mpsc::Sender<_>> = BTreeMap::new();
     let mut streams: Vec<BoxFuture<'static, Status>> = vec![std::future::pending().boxed()];
     loop {
         let request = tokio::select! {
-            (status, ..) = select_all(&mut streams) => {
-                if !is_answered.load(Relaxed) {
-                    names.ended(&status);
-                }
-                return status;
-            }
+            (status, ..) = select_all(&mut streams) => return status,
             request = requests.recv() => request,
         };
         let request = match request {
@@ -250,10 +230,11 @@ async fn exchange_deltas(
         };
         let inbox = inboxes.entry(request.collection.clone()).or_insert_with_key(|collection| {
             let (inbox, own) = mpsc::channel(UNREAD);
-            let (mut client, dialect) = (client.clone(), AggregatedDelta::named(collection.clone(), &named));
-            let call =
-                |requests| async move { client.incremental_aggregated_resources(requests).await }.boxed();
-            streams.push(exchange(stream.clone(), own, dialect, call).boxed());
+            let (client, path) = (client.clone(), PathAndQuery::from_static(CHANGES));
+            let dialect = AggregatedDelta::named(collection.clone(), &named);
+            streams.push(
+                exchange(stream.clone(), own, dialect, |requests| call(client, path, requests)).boxed(),
+            );
             inbox
         });
         if inbox.try_send(Ok(request)).is_err() {

@@ -24,7 +24,11 @@ use crate::{
     },
 };
 
-const SERVICE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService";
+/// The method for whole collections.
+pub(crate) const WHOLE: &str = "/istio.mcp.v1alpha1.AggregatedMeshConfigService/StreamAggregatedResources";
+/// The method for changes of a collection.
+pub(crate) const CHANGES: &str =
+    "/istio.mcp.v1alpha1.AggregatedMeshConfigService/IncrementalAggregatedResources";
 
 /// Adds the service to others.
 pub(super) fn mount(
@@ -39,9 +43,7 @@ pub(super) fn mount(
     let changes = Method::new(source, admission, options, source.requests(), |_: &ConfigServer| {
         Translated::new(true, read_changes, write_changes)
     });
-    router
-        .route_service(&format!("{SERVICE}/StreamAggregatedResources"), whole)
-        .route_service(&format!("{SERVICE}/IncrementalAggregatedResources"), changes)
+    router.route_service(WHOLE, whole).route_service(CHANGES, changes)
 }
 
 /// A stream of MCP with other messages.

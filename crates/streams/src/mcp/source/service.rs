@@ -10,7 +10,8 @@ use crate::stream::{
 };
 use mixer_adapter_net::Rate;
 
-const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
+/// The method for the streams of sinks.
+pub(crate) const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
 
 /// Returns the limits of a source: many sinks, small requests.
 pub fn default_options() -> ServiceOptions {

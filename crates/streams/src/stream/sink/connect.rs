@@ -1,33 +1,58 @@
-//! The life cycle of a sink's stream, for any protocol.
+//! The life cycle of a sink's streams, for any protocol.
 
+use futures_util::{FutureExt as _, future::BoxFuture};
+use mixer_adapter_net::grpc::StreamClient;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Status, client::Grpc};
 
 use super::driver::{self, Sink};
 use crate::stream::{
     peer::{Peer, PeerChannel},
-    redial::Ended,
+    redial::{DialOptions, Ended, redial},
 };
 
-/// Runs one stream, from connecting to its end. `run` exchanges its messages, and returns the reason of its end.
-pub(crate) async fn connected<F: Future<Output = Status>>(
+/// A connection to the server of a stream.
+pub(crate) type Client = Grpc<StreamClient<PeerChannel>>;
+
+/// Keeps a sink connected to a peer until `stop` is cancelled. `run` exchanges the messages of one stream, and returns the
+/// reason of its end.
+pub(crate) async fn connect(
     sink: Sink,
     source: Peer,
+    options: DialOptions,
     stop: CancellationToken,
-    run: impl FnOnce(driver::Stream, PeerChannel, driver::Requests) -> F,
-) -> Ended {
-    let channel = tokio::select! {
-        connected = source.connect() => match connected {
-            Ok(channel) => channel,
-            Err(status) => {
-                sink.health().failed(&status);
-                return Ended::in_vain(status);
+    run: impl Fn(driver::Stream, driver::Requests, Client) -> BoxFuture<'static, Status>
+    + Clone
+    + Send
+    + Sync
+    + 'static,
+) {
+    let dial = options.clone();
+    let stream = |stop: CancellationToken| {
+        let (sink, source, dial, run) = (sink.clone(), source.clone(), dial.clone(), run.clone());
+        async move {
+            let connected = tokio::select! {
+                connected = source.connect() => connected,
+                () = stop.cancelled() => return Ended::in_vain(Status::cancelled("")),
+            };
+            match connected {
+                Ok(channel) => {
+                    let client =
+                        Grpc::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
+                    with_stream(sink, source.to_string(), stop, |stream, requests| {
+                        run(stream, requests, client)
+                    })
+                    .await
+                }
+                Err(status) => {
+                    sink.health().failed(&status);
+                    Ended::in_vain(status)
+                }
             }
-        },
-        () = stop.cancelled() => return Ended::in_vain(Status::cancelled("")),
+        }
+        .boxed()
     };
-    let peer = source.to_string();
-    with_stream(sink, peer, stop, |stream, requests| run(stream, channel, requests)).await
+    source.watching(redial(&source, &options, stop, stream)).await;
 }
 
 /// Runs one stream with a peer of that name, over any transport, to its end.

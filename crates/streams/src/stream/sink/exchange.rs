@@ -1,74 +1,58 @@
-use std::{
-    future::pending,
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt as _, TryFutureExt as _, stream::BoxStream};
+use http::uri::PathAndQuery;
+use prost::Message;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::{
+    connect::Client,
     dialect::Dialect,
     driver::{Requests, Stream},
 };
+use crate::stream::{listen::outbox, peer::open};
 
 /// Requests that wait for the transport.
 const UNREAD: usize = 128;
 
-/// The requests of a stream.
-pub(crate) struct Outgoing<T>(mpsc::Receiver<T>);
+/// The responses of a server, in the order of their arrival.
+pub(crate) type Responses<R> = BoxStream<'static, Result<R, Status>>;
 
-impl<T> futures_util::Stream for Outgoing<T> {
-    type Item = T;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.0.poll_recv(context)
-    }
+/// Returns the responses of a method of gRPC.
+pub(crate) fn call<Q: Message + 'static, R: Message + Default + 'static>(
+    client: Client,
+    path: PathAndQuery,
+    requests: BoxStream<'static, Q>,
+) -> Responses<R> {
+    let opened = open(client, path, requests).map_ok(|response| {
+        tracing::info!(metadata = ?response.metadata(), "connected to configuration server");
+        response.into_inner()
+    });
+    opened.try_flatten_stream().boxed()
 }
 
-/// A call that opens a stream.
-pub(crate) type Call<Response> = BoxFuture<'static, Result<tonic::Response<Streaming<Response>>, Status>>;
-
-/// Runs one stream of a sink in another dialect, until it ends. `call` opens it with its requests.
+/// Runs one stream of a sink in some dialect, over any transport, until it ends. `open` opens it with its requests.
 pub(crate) async fn exchange<D: Dialect>(
     stream: Stream,
     mut requests: Requests,
     mut dialect: D,
-    call: impl FnOnce(Outgoing<D::Request>) -> Call<D::Response>,
+    open: impl FnOnce(BoxStream<'static, D::Request>) -> Responses<D::Response>,
 ) -> Status {
     let (requests_out, outgoing) = mpsc::channel(UNREAD);
-    let mut call = call(Outgoing(outgoing));
-    let mut responses: Option<Streaming<D::Response>> = None;
+    let mut responses = open(outbox(outgoing).boxed());
     loop {
         let request = async {
             // Requests beyond it wait in the sink, which ends the stream of a server that does not read.
             let _room = requests_out.reserve().await;
             requests.recv().await
         };
-        let opening = responses.is_none();
-        let response = async {
-            match &mut responses {
-                Some(responses) => responses.message().await,
-                None => pending().await,
-            }
-        };
         let replies = tokio::select! {
-            opened = &mut call, if opening => match opened {
-                Ok(response) => {
-                    tracing::info!(metadata = ?response.metadata(), "connected to configuration server");
-                    responses = Some(response.into_inner());
-                    continue;
-                }
-                Err(status) => return status,
-            },
             request = request => match request {
                 Some(Ok(request)) => dialect.on_request(request),
                 Some(Err(status)) => return status,
                 None => return Status::aborted("the sink is gone"),
             },
-            response = response => match response {
-                Ok(Some(response)) => {
+            response = responses.next() => match response {
+                Some(Ok(response)) => {
                     stream.trace().received(&response);
                     let received = dialect.on_response(response);
                     if let Some(push) = received.push {
@@ -79,8 +63,8 @@ pub(crate) async fn exchange<D: Dialect>(
                     }
                     received.replies
                 }
-                Ok(None) => return Status::ok("the server ended it"),
-                Err(status) => return status,
+                Some(Err(status)) => return status,
+                None => return Status::ok("the server ended it"),
             },
         };
         for reply in replies {

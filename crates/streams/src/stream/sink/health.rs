@@ -13,7 +13,7 @@ use mixer_adapter_config::{
     truncate,
 };
 
-/// A stream that is open for this time works: errors of earlier ones are over.
+/// A stream that is open for this time works, whatever happens to others. A later error is a new one.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// The last error of the streams of a sink, until one works.
@@ -76,7 +76,8 @@ impl Health {
     /// Returns the last error, unless a stream works.
     pub(crate) fn error(&self) -> Option<StreamError> {
         let state = self.0.lock();
-        let works = state.open.values().any(|opened| opened.elapsed() >= STEADY);
+        let is_connected = state.connected.is_some() && !state.open.is_empty();
+        let works = is_connected || state.open.values().any(|opened| opened.elapsed() >= STEADY);
         state.error.clone().filter(|_| !works)
     }
 }
@@ -87,6 +88,7 @@ pub(super) fn is_error(status: &Status) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -110,18 +112,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_lasts_until_a_stream_stays_open() {
+    async fn an_error_is_over_while_a_stream_is_open_and_for_good_once_it_stays_open() {
         let health = Health::default();
         health.failed(&Status::unavailable("refused"));
+        let first = health.error().unwrap();
+        assert_eq!(first.error, "Unavailable: refused");
         health.opened(1);
-        assert_eq!(health.error().map(|last| last.error), Some("Unavailable: refused".to_owned()));
+        assert_eq!(health.error(), None, "it is connected");
         tokio::time::advance(Duration::from_secs(5)).await;
         health.ended(1, Some(&Status::resource_exhausted("too large")));
+        let second = health.error().unwrap();
+        assert_eq!((second.error.as_str(), second.since), ("ResourceExhausted: too large", first.since));
         health.opened(2);
-        assert_eq!(health.error().map(|last| last.error), Some("ResourceExhausted: too large".to_owned()));
         tokio::time::advance(STEADY).await;
-        assert_eq!(health.error(), None);
         health.ended(2, Some(&Status::ok("the server ended it")));
         assert_eq!(health.error(), None, "an orderly end is no error");
+    }
+
+    /// Transports without connections report errors on an open stream.
+    #[test]
+    fn an_error_on_an_open_stream_lasts_until_the_next_exchange() {
+        let health = Health::default();
+        health.opened(1);
+        health.failed(&Status::unavailable("503"));
+        assert!(health.error().is_some());
+        health.recovered();
+        assert_eq!(health.error(), None);
     }
 }

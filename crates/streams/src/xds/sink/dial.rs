@@ -1,18 +1,17 @@
 use futures_util::FutureExt as _;
 use http::uri::PathAndQuery;
 use tokio_util::sync::CancellationToken;
-use tonic::client::Grpc;
 
 use super::{delta::Delta, node::XdsClient, sotw::Sotw, versions::Versions};
 use crate::{
     stream::{
-        peer::{Peer, PeerChannel, open},
-        redial::{DialOptions, redial},
+        peer::Peer,
+        redial::DialOptions,
         sink::{
-            connect::connected,
+            connect::connect,
             dialect::Variant,
-            driver::{Requests, Sink, Stream},
-            exchange::exchange,
+            driver::Sink,
+            exchange::{call, exchange},
         },
     },
     xds::{READS_WRAPPER, SUPPORTS_TTL},
@@ -62,28 +61,18 @@ pub async fn dial(
     if variant == Variant::Sotw {
         client.node.client_features.push(READS_WRAPPER[0].to_owned());
     }
-    let versions = Versions::default();
-    let path = version.path(variant);
-    let dial = options.clone();
-    let run = move |stream: Stream, channel: PeerChannel, requests: Requests| {
-        let grpc = Grpc::new(dial.limited(channel)).max_decoding_message_size(dial.max_message_size);
-        let path = path.clone();
+    let (versions, path) = (Versions::default(), version.path(variant));
+    connect(sink, server, options, stop, move |stream, requests, grpc| {
+        let (client, path) = (client.clone(), path.clone());
         match variant {
-            Variant::Sotw => exchange(stream, requests, Sotw::new(client.clone()), |requests| {
-                open(grpc, path, requests).boxed()
-            })
-            .boxed(),
+            Variant::Sotw => {
+                exchange(stream, requests, Sotw::new(client), |requests| call(grpc, path, requests)).boxed()
+            }
             Variant::Delta => {
-                exchange(stream, requests, Delta::new(client.clone(), versions.clone()), |requests| {
-                    open(grpc, path, requests).boxed()
-                })
-                .boxed()
+                let dialect = Delta::new(client, versions.clone());
+                exchange(stream, requests, dialect, |requests| call(grpc, path, requests)).boxed()
             }
         }
-    };
-    server
-        .watching(redial(&server, &options, stop, |stop| {
-            connected(sink.clone(), server.clone(), stop, run.clone()).boxed()
-        }))
-        .await;
+    })
+    .await;
 }

@@ -1,29 +1,37 @@
 //! Files with responses, one for each type, as Envoy reads them without a server (docs/behaviour/xds.md#files).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    stream::{BoxStream, unfold},
+};
 use mixer_adapter_net::read_file_within;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use prost::Message as _;
 use serde_json::Value as Json;
-use tokio::{sync::mpsc, task::spawn_blocking, time};
+use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::{response, sotw::Sotw};
 use crate::{
-    proto::envoy::{config::core::v3::Node, service::discovery::v3::DiscoveryResponse},
+    proto::envoy::{
+        config::core::v3::Node,
+        service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    },
     stream::{
-        redial::Ended,
+        redial::{DialOptions, redial},
         sink::{
             connect::with_stream,
-            dialect::Dialect as _,
-            driver::{Requests, Sink, Stream},
+            driver::{Sink, Stream},
+            exchange::{Responses, exchange},
         },
     },
     text_format,
@@ -47,93 +55,129 @@ struct Identity {
     made: Option<SystemTime>,
 }
 
-/// Passes a file, or all files of a directory, to a sink: whenever files are moved there, and all at each reload
-/// request. A file that cannot be read, or is refused, leaves the previous resources in use.
-pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests) {
-    let stop = tokio_util::sync::CancellationToken::new();
-    loop {
-        let (own, name) = (path.clone(), format!("xds://{}", path.display()));
-        let reload = reload.clone();
-        let Ended { status, .. } = with_stream(sink.clone(), name, stop.clone(), |stream, requests| {
-            exchange(own, reload, stream, requests)
+/// Passes a file, or all files of a directory, to a sink until `stop` is cancelled: whenever files are moved there, and all
+/// at each reload request. A file that cannot be read, or is refused, leaves the previous resources in use.
+pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests, stop: CancellationToken) {
+    let name = format!("xds://{}", path.display());
+    let redialing = DialOptions { first_wait: POLL, longest_wait: POLL, ..DialOptions::default() };
+    redial(&name, &redialing, stop, |stop| {
+        let (path, reload) = (path.clone(), reload.clone());
+        with_stream(sink.clone(), name.clone(), stop, move |stream, requests| {
+            let (wake, woken) = mpsc::channel(1);
+            let files = Files {
+                path,
+                reload,
+                stream: stream.clone(),
+                requested: false,
+                wake,
+                woken,
+                seen: BTreeMap::new(),
+                moved: VecDeque::new(),
+                last_logged: None,
+                responses: 0,
+            };
+            exchange(stream, requests, Sotw::new(Node::default()), |requests| files.responses(requests))
         })
-        .await;
-        tracing::warn!(path = %path.display(), %status, "stream ended; reading all files again");
-        time::sleep(POLL).await;
-    }
+        .boxed()
+    })
+    .await;
 }
 
-async fn exchange(
+/// The files at a path, as the server of one stream.
+struct Files {
     path: PathBuf,
-    mut reload: ReloadRequests,
+    reload: ReloadRequests,
     stream: Stream,
-    mut requests: Requests,
-) -> Status {
-    let mut dialect = Sotw::new(Node::default());
-    let mut seen = BTreeMap::new();
-    let mut nonces = 0_u64;
-    let mut requested = false;
-    let mut last_logged: Option<String> = None;
-    loop {
-        // Watched before the first reading, so that no change is missed in between.
-        let (wake, mut woken) = mpsc::channel(1);
-        let _watcher = watcher(&path, wake);
-        if requested {
-            let root = path.clone();
-            let listed = spawn_blocking(move || list(&root)).await.map_err(io::Error::other).flatten();
-            let error = listed.as_ref().err().map(ToString::to_string);
-            if let Some(error) = error.as_ref().filter(|error| last_logged.as_ref() != Some(*error)) {
-                tracing::warn!(path = %path.display(), error, "nothing can be read there yet");
-            }
-            match &error {
-                Some(error) => stream.health().failed(&Status::not_found(error.as_str())),
-                None => stream.health().recovered(),
-            }
-            last_logged = error;
-            let now = listed.unwrap_or_default();
-            let moved = now.iter().filter(|(file, identity)| seen.get(*file) != Some(*identity));
-            for file in moved.map(|(file, _)| file.clone()) {
+    /// Whether anything was requested; nothing is read before.
+    requested: bool,
+    wake: mpsc::Sender<()>,
+    woken: mpsc::Receiver<()>,
+    seen: BTreeMap<PathBuf, Identity>,
+    /// The files to read.
+    moved: VecDeque<PathBuf>,
+    last_logged: Option<String>,
+    responses: u64,
+}
+
+impl Files {
+    fn responses(self, requests: BoxStream<'static, DiscoveryRequest>) -> Responses<DiscoveryResponse> {
+        unfold((self, requests), |(mut files, mut requests)| async {
+            let response = files.next(&mut requests).await?;
+            Some((Ok(response), (files, requests)))
+        })
+        .boxed()
+    }
+
+    /// Returns the response in the next file that was moved there; `None` after the last request.
+    async fn next(
+        &mut self,
+        requests: &mut BoxStream<'static, DiscoveryRequest>,
+    ) -> Option<DiscoveryResponse> {
+        loop {
+            while let Some(file) = self.moved.pop_front() {
                 let name = file.display().to_string();
                 match spawn_blocking(move || read(&file)).await {
                     Ok(Ok(response)) => {
-                        nonces += 1;
-                        let nonce = nonces.to_string();
-                        let received = dialect.on_response(DiscoveryResponse { nonce, ..response });
-                        if let Some(push) = received.push {
-                            stream.received(push).await;
-                        }
+                        self.responses += 1;
+                        return Some(DiscoveryResponse { nonce: self.responses.to_string(), ..response });
                     }
                     Ok(Err(error)) => tracing::warn!(file = name, %error, "file skipped"),
                     Err(error) => tracing::warn!(file = name, %error, "reading the file failed"),
                 }
             }
-            seen = now;
-        }
-        tokio::select! {
-            Some(()) = woken.recv(), if requested => {}
-            () = time::sleep(POLL), if requested => {}
-            () = reload.next(), if requested => seen.clear(),
-            request = requests.recv() => match request {
-                // Answers have no receiver; a request is for the current files.
-                Some(Ok(request)) => {
-                    let mut next = Some(request);
-                    while let Some(request) = next {
-                        if request.response_nonce.is_empty() {
-                            seen.clear();
-                        }
-                        // Other refusals are logged by the sink.
-                        if let Some(error) = request.error_detail.as_ref().filter(|error| error.code == UNIMPLEMENTED) {
-                            tracing::warn!(path = %path.display(), error = error.message, "file skipped");
-                        }
-                        dialect.on_request(request);
-                        next = requests.try_recv().ok().and_then(Result::ok);
-                    }
-                    requested = true;
+            // Watched before the next listing, so that no change is missed in between.
+            let _watcher = watcher(&self.path, self.wake.clone());
+            if self.requested {
+                self.list().await;
+                if !self.moved.is_empty() {
+                    continue;
                 }
-                Some(Err(status)) => return status,
-                None => return Status::aborted("the sink is gone"),
-            },
+            }
+            tokio::select! {
+                Some(()) = self.woken.recv(), if self.requested => {}
+                () = sleep(POLL), if self.requested => {}
+                () = self.reload.next(), if self.requested => self.seen.clear(),
+                request = requests.next() => {
+                    self.on_request(&request?);
+                    while let Some(Some(request)) = requests.next().now_or_never() {
+                        self.on_request(&request);
+                    }
+                }
+            }
         }
+    }
+
+    /// Handles a request, which is for the current files. Answers have no receiver.
+    fn on_request(&mut self, request: &DiscoveryRequest) {
+        self.requested = true;
+        if request.response_nonce.is_empty() {
+            self.seen.clear();
+        }
+        // Other refusals are logged by the sink.
+        if let Some(error) = request.error_detail.as_ref().filter(|error| error.code == UNIMPLEMENTED) {
+            tracing::warn!(path = %self.path.display(), error = error.message, "file skipped");
+        }
+    }
+
+    /// Finds the files that were moved there since the last listing.
+    async fn list(&mut self) {
+        let root = self.path.clone();
+        let listed = spawn_blocking(move || list(&root)).await.map_err(io::Error::other).flatten();
+        let error = listed.as_ref().err().map(ToString::to_string);
+        match &error {
+            Some(error) => {
+                if self.last_logged.as_ref() != Some(error) {
+                    tracing::warn!(path = %self.path.display(), error, "nothing can be read there yet");
+                }
+                self.stream.health().failed(&Status::not_found(error.as_str()));
+            }
+            None => self.stream.health().recovered(),
+        }
+        self.last_logged = error;
+        let now = listed.unwrap_or_default();
+        let moved = now.iter().filter(|(file, identity)| self.seen.get(*file) != Some(*identity));
+        self.moved = moved.map(|(file, _)| file.clone()).collect();
+        self.seen = now;
     }
 }
 

@@ -1,16 +1,24 @@
 //! Polling over HTTP: xDS without a stream (docs/behaviour/xds.md#rest).
 
-use std::{collections::BTreeMap, error::Error, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    error::Error,
+    time::Duration,
+};
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered, unfold},
+};
 use http::{
     Request, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use prost::Message as _;
 use prost_reflect::DynamicMessage;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
@@ -20,11 +28,11 @@ use crate::{
     stream::{
         metrics::SINK,
         peer::Peer,
-        redial::Ended,
+        redial::{DialOptions, redial},
         sink::{
             connect::with_stream,
-            dialect::Dialect as _,
-            driver::{Requests, Sink, Stream},
+            driver::{Sink, Stream},
+            exchange::{Responses, exchange},
         },
     },
     types::Types,
@@ -57,8 +65,6 @@ impl Default for PollOptions {
 
 /// The longest answer in bytes.
 const MAX_ANSWER: usize = 64 << 20;
-/// The time for which the first requests of a sink are collected.
-const GATHER: Duration = Duration::from_millis(10);
 
 /// Polls a server for everything that a sink subscribes to, each type separately, until `stop` is cancelled. Answers
 /// that arrive or are decoded take `memory`; one beyond it is refused.
@@ -71,22 +77,26 @@ pub async fn poll(
     stop: CancellationToken,
 ) {
     let client = client.into();
-    let polling = async {
-        while !stop.is_cancelled() {
-            let (own, client, memory) = (server.clone(), client.clone(), memory.clone());
-            let Ended { status, .. } =
-                with_stream(sink.clone(), server.to_string(), stop.clone(), |stream, requests| {
-                    exchange(own, client, options, memory, stream, requests)
-                })
-                .await;
-            tracing::warn!(%server, %status, "stream ended; requesting everything again");
-            sleep(options.refresh_delay).await;
-        }
-    };
-    tokio::select! {
-        () = server.watching(polling) => {}
-        () = stop.cancelled() => {}
-    }
+    let delay = options.refresh_delay;
+    let redialing = DialOptions { first_wait: delay, longest_wait: delay, ..DialOptions::default() };
+    let polling = redial(&server, &redialing, stop, |stop| {
+        let (server, client, memory) = (server.clone(), client.clone(), memory.clone());
+        with_stream(sink.clone(), server.to_string(), stop, move |stream, requests| {
+            let poller = Poller {
+                server,
+                options,
+                memory,
+                stream: stream.clone(),
+                types: BTreeMap::new(),
+                answers: FuturesUnordered::new(),
+                last_logged: String::new(),
+                _held: None,
+            };
+            exchange(stream, requests, Sotw::new(client), |requests| poller.responses(requests))
+        })
+        .boxed()
+    });
+    server.watching(polling).await;
 }
 
 /// A polled type.
@@ -97,92 +107,107 @@ struct Polled {
     due: Option<Instant>,
 }
 
-async fn exchange(
+/// A type, the answer of the server, and the memory of the answer.
+type Answer = (String, Result<Option<DiscoveryResponse>, Box<dyn Error + Send + Sync>>, CallMemory);
+
+/// Polls the types that are requested on one stream.
+struct Poller {
     server: Peer,
-    client: XdsClient,
     options: PollOptions,
     memory: StreamMemory,
     stream: Stream,
-    mut requests: Requests,
-) -> Status {
-    let mut dialect = Sotw::new(client);
-    let mut types: BTreeMap<String, Polled> = BTreeMap::new();
-    let mut answers = FuturesUnordered::new();
-    let mut last_logged = String::new();
-    loop {
-        let next = types.values().filter_map(|polled| polled.due).min();
-        tokio::select! {
-            request = requests.recv() => match request {
-                Some(Ok(request)) => {
-                    // A new subscription is not delayed.
-                    let is_new = request.response_nonce.is_empty();
-                    for request in dialect.on_request(request) {
-                        enqueue(&mut types, request, is_new.then(|| Instant::now() + GATHER));
-                    }
+    types: BTreeMap<String, Polled>,
+    answers: FuturesUnordered<BoxFuture<'static, Answer>>,
+    last_logged: String,
+    /// The memory of the last response, until it is handled.
+    _held: Option<CallMemory>,
+}
+
+impl Poller {
+    fn responses(self, requests: BoxStream<'static, DiscoveryRequest>) -> Responses<DiscoveryResponse> {
+        unfold((self, requests), |(mut poller, mut requests)| async {
+            let response = poller.next(&mut requests).await?;
+            Some((Ok(response), (poller, requests)))
+        })
+        .boxed()
+    }
+
+    /// Returns the next response with news; `None` after the last request.
+    async fn next(
+        &mut self,
+        requests: &mut BoxStream<'static, DiscoveryRequest>,
+    ) -> Option<DiscoveryResponse> {
+        self._held = None;
+        loop {
+            let next = self.types.values().filter_map(|polled| polled.due).min();
+            tokio::select! {
+                request = requests.next() => self.enqueue(request?),
+                () = async { sleep_until(next.unwrap_or_else(Instant::now)).await }, if next.is_some() => {
+                    self.send_due();
                 }
-                Some(Err(status)) => return status,
-                None => return Status::aborted("the sink is gone"),
-            },
-            () = async { sleep_until(next.unwrap_or_else(Instant::now)).await }, if next.is_some() => {
-                let now = Instant::now();
-                for polled in types.values_mut().filter(|polled| polled.due.is_some_and(|due| due <= now)) {
-                    polled.due = None;
-                    let (server, request, trace) = (server.clone(), polled.request.clone(), stream.trace().clone());
-                    let memory = memory.for_message();
-                    answers.push(async move {
-                        trace.sent(&request);
-                        let answer = send(&server, &request, options.request_timeout, &memory).await;
-                        (request.type_url, answer, memory)
-                    });
-                }
-            }
-            Some((type_url, answer, _held_until_it_is_handled)) = answers.next() => {
-                if let Some(polled) = types.get_mut(&type_url) {
-                    polled.due = Some(Instant::now() + options.refresh_delay.mul_f64(1.0 + 0.25 * random()));
-                }
-                let received = match answer {
-                    Ok(Some(response)) => {
-                        stream.health().recovered();
-                        stream.trace().received(&response);
-                        dialect.on_response(response)
+                Some((type_url, answer, memory)) = self.answers.next() => {
+                    if let Some(response) = self.answered(&type_url, answer) {
+                        self._held = Some(memory);
+                        return Some(response);
                     }
-                    Ok(None) => {
-                        stream.health().recovered();
-                        continue;
-                    }
-                    Err(error) => {
-                        if matches!(error.downcast_ref(), Some(HttpError::NoMemory)) {
-                            SINK.not_received(Code::ResourceExhausted);
-                        }
-                        let error = format!("{type_url}: {error}");
-                        stream.health().failed(&Status::unavailable(error.as_str()));
-                        // Logged once, not each time.
-                        if last_logged != error {
-                            tracing::warn!(%server, error, "polling failed; the last configuration stays in use");
-                            last_logged = error;
-                        }
-                        continue;
-                    }
-                };
-                for reply in received.replies {
-                    enqueue(&mut types, reply, None);
-                }
-                if let Some(push) = received.push {
-                    stream.received(push).await;
                 }
             }
         }
     }
-}
 
-/// Sets the next request of a type, for that time or when the type is due before. A new type is due immediately.
-fn enqueue(types: &mut BTreeMap<String, Polled>, request: DiscoveryRequest, at: Option<Instant>) {
-    let polled = types
-        .entry(request.type_url.clone())
-        .or_insert_with(|| Polled { request: request.clone(), due: Some(Instant::now()) });
-    polled.request = request;
-    if let (Some(due), Some(at)) = (&mut polled.due, at) {
-        *due = at.min(*due);
+    /// Sets the next request of a type. A new type is requested at once, an answer is sent with the next request.
+    fn enqueue(&mut self, request: DiscoveryRequest) {
+        match self.types.entry(request.type_url.clone()) {
+            Entry::Vacant(place) => _ = place.insert(Polled { request, due: Some(Instant::now()) }),
+            Entry::Occupied(mut polled) => polled.get_mut().request = request,
+        }
+    }
+
+    /// Sends the requests that are due.
+    fn send_due(&mut self) {
+        let (now, timeout) = (Instant::now(), self.options.request_timeout);
+        for polled in self.types.values_mut().filter(|polled| polled.due.is_some_and(|due| due <= now)) {
+            polled.due = None;
+            let (server, request) = (self.server.clone(), polled.request.clone());
+            let memory = self.memory.for_message();
+            self.answers.push(
+                async move {
+                    let answer = send(&server, &request, timeout, &memory).await;
+                    (request.type_url, answer, memory)
+                }
+                .boxed(),
+            );
+        }
+    }
+
+    /// Schedules the next request of a type after an answer. Returns the response, if there is news.
+    fn answered(
+        &mut self,
+        type_url: &str,
+        answer: Result<Option<DiscoveryResponse>, Box<dyn Error + Send + Sync>>,
+    ) -> Option<DiscoveryResponse> {
+        if let Some(polled) = self.types.get_mut(type_url) {
+            let delay = self.options.refresh_delay.mul_f64(1.0 + 0.25 * random());
+            polled.due = Some(Instant::now() + delay);
+        }
+        let error = match answer {
+            Ok(response) => {
+                self.stream.health().recovered();
+                return response;
+            }
+            Err(error) => error,
+        };
+        if matches!(error.downcast_ref(), Some(HttpError::NoMemory)) {
+            SINK.not_received(Code::ResourceExhausted);
+        }
+        let error = format!("{type_url}: {error}");
+        self.stream.health().failed(&Status::unavailable(error.as_str()));
+        // Logged once, not each time.
+        if self.last_logged != error {
+            tracing::warn!(server = %self.server, error, "polling failed; the last configuration stays in use");
+            self.last_logged = error;
+        }
+        None
     }
 }
 
