@@ -42,10 +42,7 @@ impl List {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let adapters = super::selected(adapters, &self.names)?;
         let described = adapters.into_iter().map(describe).collect::<Vec<_>>();
-        match self.output.data() {
-            Some(data) => data.print(&described)?,
-            None => super::print(&described.iter().map(table).collect::<Vec<_>>().join("\n"))?,
-        }
+        self.output.print(&described, || described.iter().map(table).collect::<Vec<_>>().join("\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

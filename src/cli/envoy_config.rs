@@ -1,17 +1,15 @@
 //! `envoy-config`: prints what Envoy, Istio and Envoy Gateway need to call this server.
 
-mod bootstrap;
-mod filters;
-mod gateway;
-mod istio;
 mod rate_limits;
 mod requirements;
 mod template;
 mod tls;
 
-use std::{net::SocketAddr, process::ExitCode};
+use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
 
 use clap::Args;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
 
 use super::{
     UsageError,
@@ -19,8 +17,12 @@ use super::{
     output_args::OutputArgs,
     value_parsers::{self, DescriptorEntry, socket_path},
 };
+use mixer_adapter_config::ValidationError;
+use mixer_adapter_engine::dispatch::OnFailure;
 use rate_limits::RateLimits;
 use requirements::Requirements;
+use template::quoted;
+use tls::ClientTls;
 
 /// Print a configuration of Envoy, Istio or Envoy Gateway, with this server for authorization, rate limits and access logs
 #[derive(Debug, Args)]
@@ -132,17 +134,14 @@ impl EnvoyConfig {
             super::print_error(&fault.to_string());
         }
         anyhow::ensure!(
-            !faults.iter().any(mixer_adapter_config::ValidationError::is_error),
+            !faults.iter().any(ValidationError::is_error),
             "the configuration has errors; `validate` lists all faults"
         );
         let requirements = Requirements::of(&set);
         RateLimits::check(self, &requirements)?;
         self.check_addresses()?;
-        let document = self.document(&requirements)?;
-        match self.output.data() {
-            Some(data) => data.print_documents(&document)?,
-            None => super::print(&document)?,
-        }
+        let document = template::render(self.document(), &self.values(&requirements))?;
+        self.output.print_documents(&document)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -161,12 +160,136 @@ impl EnvoyConfig {
         Ok(())
     }
 
-    fn document(&self, requirements: &Requirements) -> Result<String, UsageError> {
-        match (&self.gateway, &self.upstream) {
-            (Some(gateway), _) => Ok(gateway::gateway(self, requirements, gateway)),
-            (None, _) if self.istio => Ok(istio::istio(self, requirements)),
-            (None, Some(upstream)) => Ok(bootstrap::bootstrap(self, requirements, upstream)),
-            (None, None) => Err(UsageError("--upstream: required for a bootstrap of Envoy".to_owned())),
+    fn document(&self) -> &'static str {
+        match self.gateway {
+            Some(_) => "gateway",
+            None if self.istio => "istio",
+            None => "bootstrap",
         }
     }
+
+    /// Returns the values of the templates.
+    fn values(&self, requirements: &Requirements) -> Json {
+        let limits = RateLimits::new(self, requirements);
+        let address = self.address.first().map_or("", String::as_str);
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, "9091"));
+        let gateway = self.gateway.as_deref().unwrap_or_default();
+        let (gateway_namespace, gateway) = gateway.split_once('/').unwrap_or(("default", gateway));
+        let listener = match self.gateway_listener.parse::<u16>() {
+            Ok(port) => format!("tcp-{port}"),
+            Err(_) => format!("{gateway_namespace}/{gateway}/{}", self.gateway_listener),
+        };
+        let namespace = self.namespace.as_deref().or(self.istio.then_some("istio-system"));
+        let clients = if self.istio { namespace.unwrap_or_default() } else { gateway_namespace };
+        let mut labels = host.split('.');
+        let (service, server_namespace) = (labels.next().unwrap_or(host), labels.next().unwrap_or(clients));
+        // Istio's own cluster has the mutual TLS of the mesh.
+        let cluster =
+            if self.istio { format!("outbound|{port}||{host}") } else { "mixer_adapter".to_owned() };
+        let upstream = self.upstream.as_ref().map(|upstream| Peer {
+            discovery: discovery(upstream),
+            endpoints: endpoint(upstream),
+            tls: self.tls.upstream(upstream),
+        });
+        let server = Peer {
+            discovery: discovery(address),
+            endpoints: self.address.iter().map(|address| endpoint(address)).collect::<Vec<_>>().join(", "),
+            tls: self.tls.server(address),
+        };
+        json!({
+            "failure_mode_allow": self.failure_mode_allow,
+            "undecided": self.outcome(OnFailure::Mixer),
+            "on_match_error": self.outcome(self.configuration.policy().match_error),
+            "on_adapter_error": self.outcome(self.configuration.policy().adapter_error),
+            "on_timeout": self.outcome(self.configuration.policy().timeout),
+            "request_headers": headers(&["content-type"], &requirements.request_headers),
+            "response_headers": headers(&RESPONSE_TRAILERS, &requirements.response_headers),
+            "response_trailers": RESPONSE_TRAILERS,
+            "body": requirements.body,
+            "body_bytes": BODY_BYTES,
+            // Without a rule that reads whether the body is cut off, padding would pass any rule on the rest.
+            "body_part": requirements.body_part,
+            "token": requirements.token,
+            "underscores": self.allow_underscores || requirements.underscores || limits.have_underscores(),
+            "domain": limits.domain,
+            "limits": limits.limits,
+            "has_request_id": false,
+            "tcp": self.tcp,
+            "tls": self.tls,
+            "admin": self.envoy_admin.map(socket),
+            "listener": socket(self.envoy_listen),
+            "cluster": cluster,
+            "server": server,
+            "upstream": upstream,
+            "namespace": namespace,
+            "gateway": gateway,
+            "gateway_namespace": gateway_namespace,
+            "gateway_listener": listener,
+            "host": host,
+            "port": port,
+            "service": service,
+            "server_namespace": server_namespace,
+        })
+    }
+
+    /// Returns what happens to requests by the policy for a failure in the server.
+    fn outcome(&self, policy: OnFailure) -> &'static str {
+        match policy {
+            OnFailure::Open => "PASSES this rule",
+            OnFailure::Closed => "denied",
+            OnFailure::Mixer | OnFailure::Fail if self.failure_mode_allow => "PASSES",
+            OnFailure::Mixer | OnFailure::Fail => "503",
+        }
+    }
+}
+
+/// A server that Envoy connects to.
+#[derive(Serialize)]
+struct Peer<'a> {
+    discovery: &'static str,
+    endpoints: String,
+    tls: Option<ClientTls<'a>>,
+}
+
+/// The part of a request's body that a check receives.
+const BODY_BYTES: u32 = 8192;
+
+/// Headers and trailers of responses that access logs need for attributes of every configuration.
+const RESPONSE_TRAILERS: [&str; 2] = ["grpc-status", "grpc-message"];
+
+/// The headers that are logged: `always`, and those that reports read.
+fn headers<'a>(always: &[&'a str], read: &'a BTreeSet<String>) -> Vec<&'a str> {
+    let read = read.iter().map(String::as_str).filter(|name| !always.contains(name));
+    always.iter().copied().chain(read).collect()
+}
+
+fn socket(address: SocketAddr) -> String {
+    socket_address(&address.ip().to_string(), address.port())
+}
+
+fn socket_address(host: &str, port: u16) -> String {
+    format!("{{socket_address: {{address: {}, port_value: {port}}}}}", quoted(host))
+}
+
+/// The type of a cluster with this address. Sockets have no names to resolve.
+fn discovery(address: &str) -> &'static str {
+    if socket_path(address).is_some() { "STATIC" } else { "STRICT_DNS" }
+}
+
+/// Returns the endpoint of an address with a port, or of a Unix socket; the parser of the flag has checked it.
+fn endpoint(address: &str) -> String {
+    let address = match socket_path(address) {
+        Some(path) => format!("{{pipe: {{path: {}}}}}", quoted(path)),
+        None => {
+            let (host, port) = host_and_port(address);
+            socket_address(host, port.parse().unwrap_or_default())
+        }
+    };
+    format!("{{endpoint: {{address: {address}}}}}")
+}
+
+/// Splits an address, and removes the brackets of IPv6.
+fn host_and_port(address: &str) -> (&str, &str) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
+    (host.trim_start_matches('[').trim_end_matches(']'), port)
 }

@@ -128,10 +128,7 @@ impl Eval {
         let report = cases::run_observed(&text, self.language.unwrap_or_default(), |line| progress.at(line))
             .map_err(|error| invalid(error.to_string()))?;
         drop(progress);
-        match self.output.data() {
-            Some(data) => data.print(&cases_json(&report))?,
-            None => super::print(&format!("{report}\n"))?,
-        }
+        self.output.print(&cases_json(&report), || format!("{report}\n"))?;
         Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -45,11 +45,7 @@ pub(super) struct Manifest {
 impl Manifest {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let adapters = super::selected(adapters, &self.names)?;
-        let resources = self.resources(&adapters);
-        match self.output.data() {
-            Some(data) => data.print_documents(&resources)?,
-            None => super::print(&resources)?,
-        }
+        self.output.print_documents(&self.resources(&adapters))?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -27,6 +27,26 @@ enum Format {
 }
 
 impl OutputArgs {
+    /// Prints a value for programs, or its text for people.
+    pub(super) fn print(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        match self.data() {
+            Some(data) => data.print(value),
+            None => Ok(super::print(&text())?),
+        }
+    }
+
+    /// Prints documents of YAML: for programs as data, several of them one by one.
+    pub(super) fn print_documents(self, documents: &str) -> anyhow::Result<()> {
+        let Some(data) = self.data() else { return Ok(super::print(documents)?) };
+        match &serde_saphyr::from_multiple::<Json>(documents)?[..] {
+            [value] => data.print(value),
+            values => {
+                let encoded = values.iter().map(|value| data.encode_one_of_many(value));
+                Ok(super::print(&encoded.collect::<anyhow::Result<String>>()?)?)
+            }
+        }
+    }
+
     /// The format for programs; `None` for text.
     pub(super) fn data(self) -> Option<DataFormat> {
         match (self.json, self.output) {
@@ -54,18 +74,6 @@ impl DataFormat {
             Self::Json => serde_json::to_string_pretty(value)? + "\n",
             Self::Yaml => serde_saphyr::to_string(value)?,
         })
-    }
-
-    /// Prints documents of YAML as data: several of them one by one.
-    pub(super) fn print_documents(self, documents: &str) -> anyhow::Result<()> {
-        let values: Vec<Json> = serde_saphyr::from_multiple(documents)?;
-        match &values[..] {
-            [value] => self.print(value),
-            values => {
-                let encoded = values.iter().map(|value| self.encode_one_of_many(value));
-                Ok(super::print(&encoded.collect::<anyhow::Result<String>>()?)?)
-            }
-        }
     }
 
     /// Encodes a value among others: a line of JSON, or a document of YAML.

@@ -44,10 +44,7 @@ impl Version {
             features: build_info::features(),
             adapters: adapters.collect(),
         };
-        match self.output.data() {
-            Some(data) => data.print(&build)?,
-            None => super::print(&text(&build))?,
-        }
+        self.output.print(&build, || text(&build))?;
         Ok(ExitCode::SUCCESS)
     }
 }

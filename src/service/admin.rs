@@ -20,6 +20,7 @@ use axum::{
 use futures_util::{StreamExt as _, future::join_all};
 use parking_lot::Mutex;
 use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde_json::json;
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
     task::spawn_blocking,
@@ -27,11 +28,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::status::Status;
 use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
-use mixer_adapter_host::{Host, session::SessionSummary};
+use mixer_adapter_host::Host;
 use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, max_open_files};
 
 /// The number of sessions that `/sessions` lists.
@@ -55,7 +55,7 @@ pub(super) fn router(admin: Admin, registry: Registry, private: Router) -> Route
     let vitals = vitals(admin.readiness.clone(), registry);
     Router::new()
         .route("/", get(|| async { page::SERVER.response() }))
-        .route("/status", get(status))
+        .route("/status", get(async |State(admin): State<Admin>| Json(status::status(&admin))))
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
@@ -240,42 +240,25 @@ async fn metrics(State(registry): State<Arc<AsyncMutex<Registry>>>, headers: Hea
 }
 
 #[derive(serde::Serialize)]
-struct Sessions {
-    total: usize,
-    sessions: Vec<SessionSummary>,
-}
-
-#[derive(serde::Serialize)]
 struct Config {
     #[serde(flatten)]
     status: ConfigStatus,
     sources: Vec<SourceStatus>,
 }
 
-async fn status(State(admin): State<Admin>) -> Json<Status> {
-    let Admin { host, readiness, mixer, started, explain, .. } = admin;
-    Json(Status::new(&host, &readiness, mixer.as_deref(), started, explain))
-}
-
-/// The current status of the configuration sources.
-async fn sources(admin: &Admin) -> Vec<SourceStatus> {
-    let Some(status) = &admin.config else { return Vec::new() };
-    let watched = status.lock().sources.clone();
-    join_all(watched.iter().map(|watched| watched.status())).await.into_iter().flatten().collect()
-}
-
 /// The configuration in use and its sources, and why the last one was refused, without its values.
 async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
-    let sources = sources(&admin).await;
-    let Some(status) = admin.config else { return Json(None) };
-    let status = status.lock().clone();
-    Json(Some(Config { status, sources }))
+    let Some(config) = admin.config else { return Json(None) };
+    let watched = config.lock().sources.clone();
+    let sources = join_all(watched.iter().map(|watched| watched.status())).await;
+    let status = config.lock().clone();
+    Json(Some(Config { status, sources: sources.into_iter().flatten().collect() }))
 }
 
-async fn sessions(State(admin): State<Admin>) -> Json<Sessions> {
+async fn sessions(State(admin): State<Admin>) -> Json<serde_json::Value> {
     let store = admin.host.sessions();
-    let total = store.counts().iter().map(|(_, count)| count).sum();
-    Json(Sessions { total, sessions: store.list(SESSIONS_LISTED) })
+    let total: usize = store.counts().iter().map(|(_, count)| count).sum();
+    Json(json!({ "total": total, "sessions": store.list(SESSIONS_LISTED) }))
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Descriptors of rate limits, by the quotas of a configuration.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
 
 use mixer_adapter_config::ResourceName;
 use mixer_adapter_core::framework::suggest::suggest;
@@ -17,11 +16,12 @@ use crate::cli::{UsageError, value_parsers::DescriptorEntry};
 
 /// The rate limits of a filter.
 pub(super) struct RateLimits {
-    domain: String,
-    limits: Vec<RateLimit>,
+    pub(super) domain: String,
+    pub(super) limits: Vec<RateLimit>,
 }
 
-struct RateLimit {
+#[derive(Serialize)]
+pub(super) struct RateLimit {
     quota: String,
     actions: Vec<String>,
     comments: Vec<String>,
@@ -50,12 +50,18 @@ impl RateLimits {
 
     /// Checks the quotas that flags name, and their keys: a mistake would lift the limit.
     pub(super) fn check(options: &EnvoyConfig, requirements: &Requirements) -> Result<(), UsageError> {
-        for quota in named(options) {
+        let flags = [
+            ("--rate-limit", &options.rate_limit),
+            ("--count-response-bytes", &options.count_response_bytes),
+        ];
+        for (flag, quota) in
+            flags.iter().flat_map(|(flag, quotas)| quotas.iter().map(move |quota| (flag, quota)))
+        {
             if let (Some((own, _)), Some(namespace)) = (quota.split_once('/'), namespace(options))
                 && own != namespace
             {
                 return Err(usage!(
-                    "--rate-limit {quota}: the rate limits of one filter are of one namespace, here {namespace}"
+                    "{flag} {quota}: the rate limits of one filter are of one namespace, here {namespace}"
                 ));
             }
             let name = short_name(quota);
@@ -65,7 +71,7 @@ impl RateLimits {
             {
                 let namespace = other.namespaces.first().map_or("", String::as_str);
                 return Err(usage!(
-                    "--rate-limit {quota}: no rule that applies requests this quota; did you mean {namespace}/{name}?"
+                    "{flag} {quota}: no rule that applies requests this quota; did you mean {namespace}/{name}?"
                 ));
             }
         }
@@ -92,22 +98,9 @@ impl RateLimits {
         Err(usage!("--descriptor {key}: no quota of the configuration reads this key{hint}"))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.limits.is_empty()
-    }
-
     /// Returns whether a descriptor is of a header with an underscore in its name.
     pub(super) fn have_underscores(&self) -> bool {
         self.limits.iter().any(|limit| limit.has_underscores)
-    }
-
-    pub(super) fn domain(&self) -> &str {
-        &self.domain
-    }
-
-    /// The list of limits.
-    pub(super) fn to_yaml(&self) -> String {
-        self.limits.iter().map(RateLimit::to_yaml).collect()
     }
 }
 
@@ -186,29 +179,6 @@ impl RateLimit {
         actions.push(from_check("decision_id", "decision_id"));
         let counts_bytes = options.count_response_bytes.iter().any(|counted| short_name(counted) == name);
         Self { quota: name.to_owned(), actions, comments, has_underscores, counts_bytes }
-    }
-
-    fn to_yaml(&self) -> String {
-        let mut text = format!("# The quota {}.\n", self.quota);
-        for comment in &self.comments {
-            let _ = writeln!(text, "# {comment}");
-        }
-        let limit = |text: &mut String, more: &[&str]| {
-            text.push_str("- actions:\n");
-            for action in self.actions.iter().map(String::as_str).chain(more.iter().copied()) {
-                let _ = writeln!(text, "  - {action}");
-            }
-        };
-        if !self.counts_bytes {
-            limit(&mut text, &[]);
-            return text;
-        }
-        text.push_str("# At the start of a request: passes while anything is left.\n");
-        limit(&mut text, &[]);
-        text.push_str("  hits_addend: {number: 0}\n# At its end: the bytes of the response are counted, even past the limit.\n");
-        limit(&mut text, &["{generic_key: {descriptor_key: phase, descriptor_value: done}}"]);
-        text.push_str("  apply_on_stream_done: true\n  hits_addend: {format: \"%BYTES_SENT%\"}\n");
-        text
     }
 }
 

@@ -1,54 +1,53 @@
-//! Templates of YAML documents.
+//! The documents, as templates of YAML.
 
-/// Fills the placeholders of a template. A line that is only `$NAME` becomes the lines of the value with its indentation, and is
-/// removed if the value is empty; elsewhere `$NAME` becomes the value.
+use minijinja::{
+    AutoEscape, Environment, Error, UndefinedBehavior, Value, syntax::SyntaxConfig, value::Serde,
+};
+use serde_json::Value as Json;
+
+const TEMPLATES: [(&str, &str); 13] = [
+    ("body_comment", include_str!("templates/body_comment.yaml")),
+    ("bootstrap", include_str!("templates/bootstrap.yaml")),
+    ("connections", include_str!("templates/connections.yaml")),
+    ("failure_modes", include_str!("templates/failure_modes.yaml")),
+    ("gateway", include_str!("templates/gateway.yaml")),
+    ("grpc_service", include_str!("templates/grpc_service.yaml")),
+    ("istio", include_str!("templates/istio.yaml")),
+    ("log_common", include_str!("templates/log_common.yaml")),
+    ("rate_limit", include_str!("templates/rate_limit.yaml")),
+    ("reject_underscores", include_str!("templates/reject_underscores.yaml")),
+    ("requests", include_str!("templates/requests.yaml")),
+    ("server_cluster", include_str!("templates/server_cluster.yaml")),
+    ("tls_client", include_str!("templates/tls_client.yaml")),
+];
+
+/// Renders a document.
 ///
-/// No name may begin with another one.
-pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    let mut text = String::with_capacity(template.len());
-    for line in template.lines() {
-        let content = line.trim_start();
-        match values.iter().find(|(name, _)| *name == content) {
-            Some((_, value)) => {
-                let indentation = &line[..line.len() - content.len()];
-                for line in value.lines() {
-                    text.push_str(if line.is_empty() { "" } else { indentation });
-                    text.push_str(line);
-                    text.push('\n');
-                }
-            }
-            None => {
-                let replaced =
-                    values.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value));
-                text.push_str(&replaced);
-                text.push('\n');
-            }
-        }
+/// # Errors
+/// A template does not fit the values.
+pub(super) fn render(document: &str, values: &Json) -> Result<String, Error> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    let syntax =
+        SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build()?;
+    environment.set_syntax(syntax);
+    environment.add_filter("indented", indented);
+    environment.add_filter("json", |value: Value| serde_json::to_string(&value).unwrap_or_default());
+    environment.add_filter("quoted_list", |items: Vec<String>| {
+        format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "))
+    });
+    for (name, template) in TEMPLATES {
+        environment.add_template(name, template)?;
     }
-    text
+    environment.get_template(document)?.render(Serde(values))
+}
+
+fn indented(text: &str, width: usize) -> String {
+    text.lines().map(|line| format!("{:width$}{line}\n", "")).collect()
 }
 
 /// A string of YAML, which reads JSON's strings.
 pub(super) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// A list of YAML in one line.
-pub(super) fn list<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
-    let items: Vec<String> = items.into_iter().map(|item| quoted(item.as_ref())).collect();
-    format!("[{}]", items.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_becomes_the_lines_of_its_value_and_a_word_becomes_the_value() {
-        let filled = fill(
-            "a:\n  $LINES\n  $NONE\nb: $WORD\n",
-            &[("$LINES", "- 1\n\n- 2"), ("$NONE", ""), ("$WORD", "x")],
-        );
-        assert_eq!(filled, "a:\n  - 1\n\n  - 2\nb: x\n");
-    }
+    Json::from(text).to_string()
 }

@@ -1,17 +1,18 @@
 //! TLS of Envoy's connections.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
+use serde::Serialize;
 
-use super::template::{fill, quoted};
+use super::host_and_port;
 use crate::cli::value_parsers::socket_path;
 
-/// The protocols of connections for gRPC.
-pub(super) const HTTP2_ALONE: &str = "alpn_protocols: [h2]";
-
 /// Files of certificates, as Envoy finds them.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct EnvoyTlsArgs {
     /// CA certificates of this server's gRPC port, which Envoy then connects to by TLS
@@ -63,107 +64,50 @@ pub(super) struct EnvoyTlsArgs {
     upstream_key_file: Option<PathBuf>,
 }
 
+/// TLS of connections to a server.
+#[derive(Serialize)]
+pub(super) struct ClientTls<'a> {
+    authorities: &'a Path,
+    certificate: Option<&'a Path>,
+    key: Option<&'a Path>,
+    /// `None` for an IP address.
+    sni: Option<&'a str>,
+    san: &'a str,
+    san_type: &'static str,
+}
+
 impl EnvoyTlsArgs {
-    /// The transport socket of connections to this server; empty without TLS.
-    pub(super) fn server(&self, address: &str) -> String {
-        let certificate = self.envoy_cert_file.as_ref().zip(self.envoy_key_file.as_ref());
-        client(
-            self.server_ca_file.as_ref(),
-            certificate,
-            host(address),
-            self.server_san.as_deref(),
-            HTTP2_ALONE,
-        )
+    /// TLS of connections to this server; `None` for plain text.
+    pub(super) fn server<'a>(&'a self, address: &'a str) -> Option<ClientTls<'a>> {
+        let tls = ClientTls::new(self.server_ca_file.as_deref()?, address, self.server_san.as_deref());
+        Some(ClientTls {
+            certificate: self.envoy_cert_file.as_deref(),
+            key: self.envoy_key_file.as_deref(),
+            ..tls
+        })
     }
 
-    /// The secrets of the bootstrap; empty without a token.
-    pub(super) fn secrets(&self) -> String {
-        let token = self.server_token_file.as_ref();
-        token.map_or_else(String::new, |token| fill(SECRETS, &[("$FILE", &file(token))]))
+    /// TLS of connections to the service behind Envoy; `None` for plain text.
+    pub(super) fn upstream<'a>(&'a self, address: &'a str) -> Option<ClientTls<'a>> {
+        let tls = ClientTls::new(self.upstream_ca_file.as_deref()?, address, None);
+        Some(ClientTls {
+            certificate: self.upstream_cert_file.as_deref(),
+            key: self.upstream_key_file.as_deref(),
+            ..tls
+        })
     }
+}
 
-    /// The filters of calls to this server; empty without a token.
-    pub(super) fn server_filters(&self) -> &'static str {
-        if self.server_token_file.is_some() { SERVER_FILTERS } else { "" }
-    }
-
-    /// The transport socket of connections to the service, with these protocols; empty without TLS.
-    pub(super) fn upstream(&self, address: &str, alpn: &str) -> String {
-        let certificate = self.upstream_cert_file.as_ref().zip(self.upstream_key_file.as_ref());
-        client(self.upstream_ca_file.as_ref(), certificate, host(address), None, alpn)
-    }
-
-    /// The transport socket of the listener, which is for HTTP unless it is for any protocol; empty without TLS.
-    pub(super) fn listener(&self, is_any: bool) -> String {
-        let Some(certificate) = self.listener_cert_file.as_ref().zip(self.listener_key_file.as_ref()) else {
-            return String::new();
+impl<'a> ClientTls<'a> {
+    fn new(authorities: &'a Path, address: &'a str, san: Option<&'a str>) -> Self {
+        let host = if socket_path(address).is_some() { "localhost" } else { host_and_port(address).0 };
+        let san = san.unwrap_or(host);
+        let san_type = match san.parse::<IpAddr>() {
+            Ok(_) => "IP_ADDRESS",
+            Err(_) if san.contains("://") => "URI",
+            Err(_) => "DNS",
         };
-        let clients = self.listener_client_ca_file.as_ref().map_or_else(String::new, |authorities| {
-            format!("validation_context: {{trusted_ca: {}}}", file(authorities))
-        });
-        let require = if clients.is_empty() { "" } else { "require_client_certificate: true" };
-        fill(
-            LISTENER,
-            &[
-                ("$CERTIFICATE", &self::certificate(certificate)),
-                ("$CLIENTS", &clients),
-                ("$REQUIRE", require),
-                ("$ALPN", if is_any { "" } else { "alpn_protocols: [h2, http/1.1]" }),
-            ],
-        )
+        let sni = Some(host).filter(|host| host.parse::<IpAddr>().is_err());
+        Self { authorities, certificate: None, key: None, sni, san, san_type }
     }
 }
-
-fn client(
-    authorities: Option<&PathBuf>,
-    certificate: Option<(&PathBuf, &PathBuf)>,
-    host: &str,
-    san: Option<&str>,
-    alpn: &str,
-) -> String {
-    let Some(authorities) = authorities else { return String::new() };
-    let san = san.unwrap_or(host);
-    let san_type = match san.parse::<IpAddr>() {
-        Ok(_) => "IP_ADDRESS",
-        Err(_) if san.contains("://") => "URI",
-        Err(_) => "DNS",
-    };
-    let sni = if host.parse::<IpAddr>().is_ok() { String::new() } else { format!("sni: {}", quoted(host)) };
-    let certificate = certificate.map(self::certificate).unwrap_or_default();
-    fill(
-        CLIENT,
-        &[
-            ("$SNI", &sni),
-            ("$ALPN", alpn),
-            ("$CERTIFICATE", &certificate),
-            ("$AUTHORITIES", &file(authorities)),
-            ("$TYPE", san_type),
-            ("$SAN", &quoted(san)),
-        ],
-    )
-}
-
-fn certificate((chain, key): (&PathBuf, &PathBuf)) -> String {
-    format!("tls_certificates: [{{certificate_chain: {}, private_key: {}}}]", file(chain), file(key))
-}
-
-fn file(path: &std::path::Path) -> String {
-    format!("{{filename: {}}}", quoted(&path.display().to_string()))
-}
-
-/// The host of an address, without the brackets of IPv6.
-fn host(address: &str) -> &str {
-    if socket_path(address).is_some() {
-        return "localhost";
-    }
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    host.trim_start_matches('[').trim_end_matches(']')
-}
-
-const CLIENT: &str = include_str!("templates/tls_client.yaml");
-
-const SECRETS: &str = include_str!("templates/secrets.yaml");
-
-const SERVER_FILTERS: &str = include_str!("templates/server_token.yaml");
-
-const LISTENER: &str = include_str!("templates/tls_listener.yaml");

@@ -51,7 +51,7 @@ impl Record {
             baseline.hold(package);
         }
         if let Err(violations) = record(&set, &mut baseline, self.release.release) {
-            return report(&violations, self.output.data());
+            return report(&violations, self.output);
         }
         let write = |path: &PathBuf, text: String| {
             fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -60,6 +60,6 @@ impl Record {
         if let Some(path) = &self.deprecated {
             write(path, baseline.deprecations())?;
         }
-        report(&[], self.output.data())
+        report(&[], self.output)
     }
 }

@@ -25,15 +25,12 @@ impl Bump {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let next = bump(&self.folder, &self.package)?;
         next.write()?;
-        if let Some(data) = self.output.data() {
-            let files: Vec<_> = next.files.keys().map(|path| path.display().to_string()).collect();
-            let omitted: Vec<_> = next.omitted.iter().map(ToString::to_string).collect();
-            data.print(&json!({ "files": files, "omitted": omitted }))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let files = next.files.keys().map(|path| format!("{}\n", path.display()));
-        let omitted = next.omitted.iter().map(|element| format!("omitted, deprecated: {element}\n"));
-        crate::cli::print(&files.chain(omitted).collect::<String>())?;
+        let files: Vec<_> = next.files.keys().map(|path| path.display().to_string()).collect();
+        let omitted: Vec<_> = next.omitted.iter().map(ToString::to_string).collect();
+        self.output.print(&json!({ "files": files, "omitted": omitted }), || {
+            let omitted = omitted.iter().map(|element| format!("omitted, deprecated: {element}\n"));
+            files.iter().map(|file| format!("{file}\n")).chain(omitted).collect()
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

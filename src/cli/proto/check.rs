@@ -43,6 +43,6 @@ impl Check {
             (None, Some(before)) => compare(&set, &ProtoSet::open(&[before], &self.protos.include)?),
             (None, None) => check_references(&set),
         };
-        report(&violations, self.output.data())
+        report(&violations, self.output)
     }
 }

@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
 };
 
-use super::{input::read_text, output_args::DataFormat};
+use super::{input::read_text, output_args::OutputArgs};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mixer_adapter_versioning::{Baseline, ProtoSet, SemanticVersion, Violation};
@@ -78,17 +78,13 @@ fn read_baseline(path: &Path) -> anyhow::Result<Option<Baseline>> {
 }
 
 /// Prints violations, one a line, and their number; returns whether there are none.
-fn report(violations: &[Violation], data: Option<DataFormat>) -> anyhow::Result<ExitCode> {
-    if let Some(data) = data {
-        data.print(&serde_json::json!({ "violations": violations }))?;
-    } else {
-        let mut text: String = violations.iter().map(|violation| format!("{violation}\n")).collect();
-        text += &match violations.len() {
+fn report(violations: &[Violation], output: OutputArgs) -> anyhow::Result<ExitCode> {
+    output.print(&serde_json::json!({ "violations": violations }), || {
+        let text: String = violations.iter().map(|violation| format!("{violation}\n")).collect();
+        text + &match violations.len() {
             0 => "no violations\n".to_owned(),
-            1 => "1 violation\n".to_owned(),
-            count => format!("{count} violations\n"),
-        };
-        super::print(&text)?;
-    }
+            count => super::counted(count, "violation") + "\n",
+        }
+    })?;
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -44,10 +44,7 @@ impl Translate {
         let set = self.protos.open()?;
         let translator = Translator::between(&set, &self.from, &self.to)?;
         let (Some(name), Some(data)) = (&self.message, &self.data) else {
-            match self.output.data() {
-                Some(data) => data.print(&translator.rows())?,
-                None => crate::cli::print(&table(translator.rows()))?,
-            }
+            self.output.print(&translator.rows(), || table(translator.rows()))?;
             return Ok(ExitCode::SUCCESS);
         };
         let of = set.pool().get_message_by_name(name);

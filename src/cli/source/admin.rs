@@ -1,15 +1,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State, routing::get};
+use axum::{Json as JsonResponse, extract::State, routing::get};
 use prometheus_client::registry::Registry;
-use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::service::{self, Families, Readiness, Scraped, page};
 use mixer_adapter_net::{LimitHits, Listener};
 use mixer_adapter_streams::stream::{
-    metrics::{McpMetrics, SOURCE, V2Requests},
-    source::{ConfigServer, PeerStatus},
+    metrics::{McpMetrics, SOURCE},
+    source::ConfigServer,
 };
 
 /// Serves the admin port of a source: its collections, and the versions that each sink has. Specs are not shown.
@@ -21,10 +21,9 @@ pub(super) async fn serve(
     registry: Registry,
     stop: CancellationToken,
 ) {
-    let config =
-        get(
-            |State((name, source)): State<(String, ConfigServer)>| async move { Json(status(name, &source)) },
-        );
+    let config = get(async |State((name, source)): State<(String, ConfigServer)>| {
+        JsonResponse(status(&name, &source))
+    });
     let router = service::vitals(readiness, registry)
         .route("/", get(|| async { page::SOURCE.response() }))
         .route("/config", config.with_state((name, source)));
@@ -52,48 +51,26 @@ pub(super) fn errors(source: &ConfigServer) -> impl Iterator<Item = String> {
     errors.into_iter()
 }
 
-#[derive(Serialize)]
-struct Status {
-    source: String,
-    collections: BTreeMap<String, Collection>,
-    /// Faults of the configuration; what files with faults held before is served.
-    faults: Vec<String>,
-    sinks: Vec<PeerStatus>,
-    /// Version 2 of Envoy's API.
-    v2: OldApi,
-}
-
-#[derive(Serialize)]
-struct OldApi {
-    requests: Vec<V2Requests>,
-    /// The resources that it cannot hold, by collection and name, and why.
-    not_served: BTreeMap<String, BTreeMap<String, String>>,
-}
-
-#[derive(Serialize)]
-struct Collection {
-    version: String,
-    resources: usize,
-}
-
-fn status(name: String, source: &ConfigServer) -> Status {
+/// Returns the collections, and the versions that each sink has.
+fn status(name: &str, source: &ConfigServer) -> Json {
     let catalogue = source.catalogue();
-    let collections = catalogue.collections().filter_map(|(name, snapshot)| {
-        let snapshot = snapshot?;
+    let (mut collections, mut not_served) = (Map::new(), Map::new());
+    for (name, snapshot) in catalogue.collections() {
+        let Some(snapshot) = snapshot else { continue };
         let (version, resources) = (snapshot.version().to_string(), snapshot.resources().len());
-        Some((name.to_string(), Collection { version, resources }))
-    });
-    let not_served = catalogue.collections().filter_map(|(name, snapshot)| {
-        let reasons = snapshot?.not_in_v2().into_iter();
-        let reasons: BTreeMap<_, _> =
-            reasons.map(|(resource, reason)| (resource.to_owned(), reason)).collect();
-        (!reasons.is_empty()).then(|| (name.to_string(), reasons))
-    });
-    Status {
-        source: name,
-        collections: collections.collect(),
-        faults: source.faults().iter().map(ToString::to_string).collect(),
-        sinks: source.sinks(),
-        v2: OldApi { requests: SOURCE.v2_requests(), not_served: not_served.collect() },
+        collections.insert(name.to_string(), json!({ "version": version, "resources": resources }));
+        let reasons: BTreeMap<_, _> = snapshot.not_in_v2().into_iter().collect();
+        if !reasons.is_empty() {
+            not_served.insert(name.to_string(), json!(reasons));
+        }
     }
+    json!({
+        "source": name,
+        "collections": collections,
+        // What files with faults held before is served.
+        "faults": source.faults().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "sinks": source.sinks(),
+        // Version 2 of Envoy's API, and the resources that it cannot hold with the reasons.
+        "v2": { "requests": SOURCE.v2_requests(), "not_served": not_served },
+    })
 }
