@@ -305,16 +305,6 @@ fn the_book_is_built_with_every_page() {
 }
 
 #[test]
-fn every_flag_of_serve_is_explained() {
-    let text = read("docs/operating/flags.md");
-    let help = run(&["serve", "--help"]).stdout;
-    let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split(' ').next());
-    for flag in flags {
-        assert!(text.contains(&format!("`--{flag}`")), "docs/operating/flags.md says nothing of --{flag}");
-    }
-}
-
-#[test]
 fn every_metric_is_explained_and_every_one_explained_is_there() {
     let text = read("docs/operating/metrics.md");
     let (section, _) = text.split_once("\n## Events of adapters\n").unwrap();
