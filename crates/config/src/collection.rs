@@ -89,14 +89,14 @@ pub(super) fn resembles_mixers(api_version: &str, kind: &str, spec: &Json) -> bo
         if of_istio { kind.eq_ignore_ascii_case(known.as_str()) } else { kind == known.as_str() }
     });
     let has = |field: &str| !spec[field].is_null();
-    let compiled = |camel: &str, snake: &str| has(camel) || has(snake);
     let mut actions = spec["actions"].as_array().into_iter().flatten();
     (is_rule && actions.any(|action| !action["handler"].is_null()))
         || (is_handler
-            && (compiled("compiledAdapter", "compiled_adapter")
+            && (has("compiledAdapter")
+                || has("compiled_adapter")
                 || (has("adapter") && (has("params") || has("connection")))))
         || (is_instance
-            && (compiled("compiledTemplate", "compiled_template") || (has("template") && has("params"))))
+            && (has("compiledTemplate") || has("compiled_template") || (has("template") && has("params"))))
 }
 
 /// Returns the legacy kinds.

@@ -85,11 +85,13 @@ const FIELDS_WITH: [(&str, &str); 4] = [
     ("loadAssignment", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
 ];
 
+/// Returns the message of Envoy that alone has one of the fields.
+fn by_fields(json: &Json) -> Option<&'static str> {
+    FIELDS_OF.iter().find(|(field, _)| json.get(field).is_some()).map(|(_, message)| *message)
+}
+
 /// Returns the correction of a document without a kind, if it looks like a part of Envoy's configuration.
 pub(super) fn hint(json: &Json) -> Option<String> {
-    let by_fields = |json: &Json| {
-        FIELDS_OF.iter().find(|(field, _)| json.get(field).is_some()).map(|(_, message)| *message)
-    };
     let fields = json.as_object()?;
     let only = fields.iter().next().filter(|_| fields.len() == 1);
     let inner = only.and_then(|(name, inner)| {

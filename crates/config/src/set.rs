@@ -197,12 +197,10 @@ impl ConfigSet {
             reason.push_str(&format!(" (looked for {})", tried.join(", then ")));
         }
         let short = reference.split('.').next().unwrap_or_default();
-        let names = || self.of_role(kind.clone()).map(|entry| entry.name());
-        let meant = names().find(|name| name.name() == short);
-        if let Some(name) = meant.or_else(|| {
-            suggest(short, names().map(ResourceName::name))
-                .and_then(|near| names().find(|name| name.name() == near))
-        }) {
+        let names: Vec<_> = self.of_role(kind.clone()).map(|entry| entry.name()).collect();
+        let is_known = names.iter().any(|name| name.name() == short);
+        let meant = if is_known { Some(short) } else { suggest(short, names.iter().map(|name| name.name())) };
+        if let Some(name) = names.iter().find(|name| Some(name.name()) == meant) {
             reason.push_str(&format!("; write {} if {name} is meant", name.reference_from(namespace)));
         }
         ResolveError(reason)

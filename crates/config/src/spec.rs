@@ -71,40 +71,19 @@ pub enum Target {
     Resource(String),
 }
 
-struct Messages {
-    attribute_manifest: MessageDescriptor,
-    template: MessageDescriptor,
-    adapter: MessageDescriptor,
-    handler: MessageDescriptor,
-    instance: MessageDescriptor,
-    rule: MessageDescriptor,
-}
-
-static MESSAGES: LazyLock<Option<Messages>> = LazyLock::new(|| {
-    let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
-    let policy = |name: &str| pool.get_message_by_name(&format!("istio.policy.v1beta1.{name}"));
-    let model = |name: &str| pool.get_message_by_name(&format!("istio.mixer.adapter.model.v1beta1.{name}"));
-    Some(Messages {
-        attribute_manifest: policy("AttributeManifest")?,
-        template: model("Template")?,
-        adapter: model("Info")?,
-        handler: policy("Handler")?,
-        instance: policy("Instance")?,
-        rule: policy("Rule")?,
-    })
-});
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap_or_default());
 
 impl Spec {
     /// Returns the message of the spec of a kind; `None` for kinds that are not Mixer's own.
     pub fn message(kind: &Kind) -> Option<MessageDescriptor> {
-        let messages = MESSAGES.as_ref()?;
-        Some(match kind {
-            Kind::AttributeManifest => messages.attribute_manifest.clone(),
-            Kind::Template => messages.template.clone(),
-            Kind::Adapter => messages.adapter.clone(),
-            Kind::Handler => messages.handler.clone(),
-            Kind::Instance => messages.instance.clone(),
-            Kind::Rule => messages.rule.clone(),
+        POOL.get_message_by_name(match kind {
+            Kind::AttributeManifest => "istio.policy.v1beta1.AttributeManifest",
+            Kind::Template => "istio.mixer.adapter.model.v1beta1.Template",
+            Kind::Adapter => "istio.mixer.adapter.model.v1beta1.Info",
+            Kind::Handler => "istio.policy.v1beta1.Handler",
+            Kind::Instance => "istio.policy.v1beta1.Instance",
+            Kind::Rule => "istio.policy.v1beta1.Rule",
             Kind::Other(_) => return None,
         })
     }
@@ -113,24 +92,23 @@ impl Spec {
     /// `90s` or in Go's form. An unknown field or a wrong type is an error, as in a real Mixer, and so is a resource
     /// that Mixer does not use. The findings are the deprecated fields in it.
     pub fn read(resource: &Resource) -> Result<(Self, Vec<Finding>), Vec<ValidationError>> {
-        let Some(messages) = &*MESSAGES else {
+        let Some(role) = resource.role() else {
+            return Err(vec![resource.error("", "this kind is nothing to Mixer")]);
+        };
+        if let Kind::Other(compiled) = resource.name.kind() {
+            return Ok((legacy(compiled, &role, resource), Vec::new()));
+        }
+        let Some(descriptor) = Self::message(&role) else {
             return Err(vec![resource.error("", "the program's own descriptors cannot be read")]);
         };
-        let role = resource.role();
-        if let (Kind::Other(compiled), Some(role)) = (resource.name.kind(), &role) {
-            return Ok((legacy(compiled, role, resource), Vec::new()));
-        }
-        let spec = || resource.spec.clone();
+        let spec = resource.spec.clone();
         match role {
-            Some(Kind::AttributeManifest) => {
-                message(resource, &messages.attribute_manifest, spec(), Self::AttributeManifest)
-            }
-            Some(Kind::Template) => message(resource, &messages.template, spec(), Self::Template),
-            Some(Kind::Adapter) => message(resource, &messages.adapter, spec(), Self::Adapter),
-            Some(Kind::Rule) => message(resource, &messages.rule, spec(), Self::Rule),
-            Some(Kind::Handler) => handler(resource, &messages.handler),
-            Some(Kind::Instance) => instance(resource, &messages.instance),
-            Some(Kind::Other(_)) | None => Err(vec![resource.error("", "this kind is nothing to Mixer")]),
+            Kind::AttributeManifest => message(resource, &descriptor, spec, Self::AttributeManifest),
+            Kind::Template => message(resource, &descriptor, spec, Self::Template),
+            Kind::Adapter => message(resource, &descriptor, spec, Self::Adapter),
+            Kind::Handler => handler(resource, &descriptor, spec),
+            Kind::Instance => instance(resource, &descriptor, spec),
+            Kind::Rule | Kind::Other(_) => message(resource, &descriptor, spec, Self::Rule),
         }
     }
 }
@@ -149,16 +127,16 @@ fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
 
 type Understood = Result<(Spec, Vec<Finding>), Vec<ValidationError>>;
 
-fn handler(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
-    let (params, rest) = split_params(resource).map_err(|fault| vec![fault])?;
+fn handler(resource: &Resource, descriptor: &MessageDescriptor, spec: Json) -> Understood {
+    let (params, rest) = split_params(resource, spec).map_err(|fault| vec![fault])?;
     let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Handler| read)?;
     let adapter =
         target(resource, "adapter", read.compiled_adapter, read.adapter).map_err(|fault| vec![fault])?;
     Ok((Spec::Handler(Handler { adapter, params, connection: read.connection }), found))
 }
 
-fn instance(resource: &Resource, descriptor: &MessageDescriptor) -> Understood {
-    let (params, rest) = split_params(resource).map_err(|fault| vec![fault])?;
+fn instance(resource: &Resource, descriptor: &MessageDescriptor, spec: Json) -> Understood {
+    let (params, rest) = split_params(resource, spec).map_err(|fault| vec![fault])?;
     let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Instance| read)?;
     let template =
         target(resource, "template", read.compiled_template, read.template).map_err(|fault| vec![fault])?;
@@ -186,8 +164,10 @@ fn target(
 
 /// Separates the params as they are written from the rest of the spec: a Struct cannot distinguish absent params from
 /// empty ones.
-fn split_params(resource: &Resource) -> Result<(Option<Map<String, Json>>, Json), ValidationError> {
-    let mut rest = resource.spec.clone();
+fn split_params(
+    resource: &Resource,
+    mut rest: Json,
+) -> Result<(Option<Map<String, Json>>, Json), ValidationError> {
     let params = rest.as_object_mut().and_then(|fields| fields.remove("params"));
     match params {
         None | Some(Json::Null) => Ok((None, rest)),

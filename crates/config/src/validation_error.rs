@@ -119,19 +119,16 @@ pub struct Deprecation {
 impl ValidationError {
     /// Creates an error without a position.
     pub fn error(reason: impl Into<Box<str>>) -> Self {
-        let severity = Severity::Error;
-        let (topic, field) = (Topic::default(), Box::default());
-        let (help, excerpt, deprecation) = (None, None, None);
         Self {
-            severity,
-            topic,
+            severity: Severity::Error,
+            topic: Topic::default(),
             resource: None,
             origin: None,
-            field,
+            field: Box::default(),
             reason: reason.into(),
-            help,
-            excerpt,
-            deprecation,
+            help: None,
+            excerpt: None,
+            deprecation: None,
         }
     }
 

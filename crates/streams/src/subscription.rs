@@ -166,17 +166,6 @@ impl StreamSource {
         self
     }
 
-    /// Changes the limits of its connections.
-    #[must_use]
-    pub fn with_dial_options(mut self, options: DialOptions) -> Self {
-        if let Transport::Mcp(_, dial) | Transport::Aggregated(_, _, dial) | Transport::Xds(_, _, _, dial) =
-            &mut self.transport
-        {
-            *dial = options;
-        }
-        self
-    }
-
     /// Subscribes for a caller that decides on each push itself.
     pub fn connect(self) -> Subscription {
         let (sink, changes) = Sink::start(self.options, self.cache);
@@ -357,5 +346,21 @@ impl SourceHandle for Running {
 
     fn connected_for(&self) -> Option<Duration> {
         self.sink.get()?.1.health().connected_for()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xds::sink::node;
+
+    /// istiod pushes only changes that affect the kind of proxy that it takes a client for.
+    #[test]
+    fn a_server_of_xds_is_asked_for_everything_every_five_minutes() {
+        let settings = SourceSettings::new("ns");
+        let node = node("pod", "ns", Vec::new());
+        let source = StreamSource::xds(Peer::new("h:1"), Variant::Sotw, node, &settings);
+        assert_eq!(source.options.resync, Some(Duration::from_secs(300)));
+        assert_eq!(StreamSource::mcp(Peer::new("h:1"), &settings).options.resync, None);
     }
 }

@@ -162,36 +162,34 @@ impl FromStr for ConfigUrl {
 impl ConfigUrl {
     /// Creates the URL of the server at that address, with the default settings.
     fn server_of(scheme: &str, rest: &str) -> Result<Self, ConfigUrlError> {
-        match scheme {
-            "xds+http" | "xds+https" => {
-                let polling = PollOptions::default();
-                Ok(Self::Rest { address: address(rest)?, tls: scheme == "xds+https", polling })
+        let Some(&(_, protocol, tls)) = SCHEMES.iter().find(|(name, ..)| *name == scheme) else {
+            return Err(ConfigUrlError::Scheme(scheme.to_owned()));
+        };
+        let address = address(rest)?;
+        Ok(match protocol {
+            Protocol::Mcp => Self::Mcp { address, tls, resume: false },
+            Protocol::Aggregated(variant) => Self::Aggregated { address, variant, tls },
+            Protocol::Xds(api, variant) => Self::Xds { address, variant, tls, api },
+            Protocol::Rest => Self::Rest { address, tls, polling: PollOptions::default() },
+        })
+    }
+
+    /// Returns the address of a server, whether its connections use TLS, and its protocol; `None` for files.
+    fn endpoint(&self) -> Option<(&Authority, bool, Protocol)> {
+        match self {
+            Self::Files(_) | Self::Responses(_) => None,
+            Self::Mcp { address, tls, .. } => Some((address, *tls, Protocol::Mcp)),
+            Self::Aggregated { address, variant, tls } => {
+                Some((address, *tls, Protocol::Aggregated(*variant)))
             }
-            "mcp" | "mcps" => Ok(Self::Mcp { address: address(rest)?, tls: scheme == "mcps", resume: false }),
-            other => {
-                let Some(&Scheme { aggregated, variant, tls, .. }) =
-                    SCHEMES.iter().find(|known| known.name == other)
-                else {
-                    return Err(ConfigUrlError::Scheme(other.to_owned()));
-                };
-                let address = address(rest)?;
-                Ok(if aggregated {
-                    Self::Aggregated { address, variant, tls }
-                } else {
-                    Self::Xds { address, variant, tls, api: ApiVersion::V3 }
-                })
-            }
+            Self::Xds { address, variant, tls, api } => Some((address, *tls, Protocol::Xds(*api, *variant))),
+            Self::Rest { address, tls, .. } => Some((address, *tls, Protocol::Rest)),
         }
     }
 
     /// Changes a setting of the server: `NAME=VALUE`.
     fn set(&mut self, setting: &str) -> Result<(), ConfigUrlError> {
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-        let duration = || {
-            let nanos = parse_duration(value).and_then(|nanos| u64::try_from(nanos).ok());
-            let duration = nanos.filter(|nanos| *nanos > 0).map(Duration::from_nanos);
-            duration.ok_or_else(|| ConfigUrlError::Duration(name.to_owned(), value.to_owned()))
-        };
         match (self, name) {
             (Self::Mcp { resume, .. }, "mode") => match value {
                 "full-first" => *resume = false,
@@ -203,8 +201,10 @@ impl ConfigUrl {
                 "v3" => *api = ApiVersion::V3,
                 _ => return Err(ConfigUrlError::Api(value.to_owned())),
             },
-            (Self::Rest { polling, .. }, "refresh_delay") => polling.refresh_delay = duration()?,
-            (Self::Rest { polling, .. }, "request_timeout") => polling.request_timeout = duration()?,
+            (Self::Rest { polling, .. }, "refresh_delay") => polling.refresh_delay = duration(name, value)?,
+            (Self::Rest { polling, .. }, "request_timeout") => {
+                polling.request_timeout = duration(name, value)?
+            }
             (url, _) => {
                 let (scheme, setting) = (url.scheme().to_owned(), setting.to_owned());
                 return Err(ConfigUrlError::Setting(scheme, setting, url.settings()));
@@ -212,9 +212,7 @@ impl ConfigUrl {
         }
         Ok(())
     }
-}
 
-impl ConfigUrl {
     /// Returns the settings of servers of the scheme, for an error.
     fn settings(&self) -> &'static str {
         match self {
@@ -226,36 +224,33 @@ impl ConfigUrl {
     }
 }
 
+fn duration(name: &str, value: &str) -> Result<Duration, ConfigUrlError> {
+    let nanos = parse_duration(value).and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
+    nanos.map(Duration::from_nanos).ok_or_else(|| ConfigUrlError::Duration(name.to_owned(), value.to_owned()))
+}
+
 fn address(text: &str) -> Result<Authority, ConfigUrlError> {
-    let wrong = || ConfigUrlError::Address(text.to_owned());
-    let authority: Authority = text.strip_suffix('/').unwrap_or(text).parse().map_err(|_| wrong())?;
-    let complete = !authority.host().is_empty() && authority.port_u16().is_some() && !text.contains('@');
-    if complete { Ok(authority) } else { Err(wrong()) }
+    let authority = text.strip_suffix('/').unwrap_or(text).parse::<Authority>().ok();
+    let complete = authority.filter(|authority| {
+        !authority.host().is_empty() && authority.port_u16().is_some() && !text.contains('@')
+    });
+    complete.ok_or_else(|| ConfigUrlError::Address(text.to_owned()))
 }
 
-/// A scheme of xDS, or of the predecessor of MCP.
-struct Scheme {
-    name: &'static str,
-    aggregated: bool,
-    variant: Variant,
-    tls: bool,
-}
-
-impl Scheme {
-    const fn new(name: &'static str, aggregated: bool, variant: Variant, tls: bool) -> Self {
-        Self { name, aggregated, variant, tls }
-    }
-}
-
-const SCHEMES: [Scheme; 8] = [
-    Scheme::new("xds", false, Variant::Sotw, false),
-    Scheme::new("xdss", false, Variant::Sotw, true),
-    Scheme::new("xds+delta", false, Variant::Delta, false),
-    Scheme::new("xdss+delta", false, Variant::Delta, true),
-    Scheme::new("mcp+aggregated", true, Variant::Sotw, false),
-    Scheme::new("mcps+aggregated", true, Variant::Sotw, true),
-    Scheme::new("mcp+aggregated-delta", true, Variant::Delta, false),
-    Scheme::new("mcps+aggregated-delta", true, Variant::Delta, true),
+/// The schemes of servers, with their protocols and whether connections use TLS.
+const SCHEMES: [(&str, Protocol, bool); 12] = [
+    ("mcp", Protocol::Mcp, false),
+    ("mcps", Protocol::Mcp, true),
+    ("mcp+aggregated", Protocol::Aggregated(Variant::Sotw), false),
+    ("mcps+aggregated", Protocol::Aggregated(Variant::Sotw), true),
+    ("mcp+aggregated-delta", Protocol::Aggregated(Variant::Delta), false),
+    ("mcps+aggregated-delta", Protocol::Aggregated(Variant::Delta), true),
+    ("xds", Protocol::Xds(ApiVersion::V3, Variant::Sotw), false),
+    ("xdss", Protocol::Xds(ApiVersion::V3, Variant::Sotw), true),
+    ("xds+delta", Protocol::Xds(ApiVersion::V3, Variant::Delta), false),
+    ("xdss+delta", Protocol::Xds(ApiVersion::V3, Variant::Delta), true),
+    ("xds+http", Protocol::Rest, false),
+    ("xds+https", Protocol::Rest, true),
 ];
 
 impl ConfigUrl {
@@ -274,80 +269,27 @@ impl ConfigUrl {
 
     /// Returns the server at the URL, or a source that is read like one; `None` for files of resources.
     pub fn server(&self, settings: &SourceSettings) -> Result<Option<StreamSource>, ConfigUrlError> {
-        match self {
-            Self::Files(_) => Ok(None),
-            Self::Responses(path) => Ok(Some(StreamSource::files(path.clone(), settings))),
-            Self::Mcp { address, resume, .. } => {
-                let source = StreamSource::mcp(self.peer(address, settings)?, settings);
-                Ok(Some(if *resume { source.resuming() } else { source }))
-            }
-            Self::Aggregated { address, variant, .. } => {
-                Ok(Some(StreamSource::aggregated(self.peer(address, settings)?, *variant, settings)))
-            }
-            Self::Rest { address, polling, .. } => {
-                let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
-                Ok(Some(StreamSource::rest(server, node, *polling, settings)))
-            }
-            Self::Xds { address, variant, api, .. } => {
-                let (server, node) = (self.peer(address, settings)?, xds::sink::own_node(settings));
-                Ok(Some(StreamSource::xds(server, *variant, node, settings).in_version(*api)))
-            }
+        if let Self::Responses(path) = self {
+            return Ok(Some(StreamSource::files(path.clone(), settings)));
         }
+        let Some((peer, _)) = self.certifiable(settings)? else { return Ok(None) };
+        let node = || xds::sink::own_node(settings);
+        Ok(match self {
+            Self::Files(_) | Self::Responses(_) => None,
+            Self::Mcp { resume: false, .. } => Some(StreamSource::mcp(peer, settings)),
+            Self::Mcp { resume: true, .. } => Some(StreamSource::mcp(peer, settings).resuming()),
+            Self::Aggregated { variant, .. } => Some(StreamSource::aggregated(peer, *variant, settings)),
+            Self::Rest { polling, .. } => Some(StreamSource::rest(peer, node(), *polling, settings)),
+            Self::Xds { variant, api, .. } => {
+                Some(StreamSource::xds(peer, *variant, node(), settings).in_version(*api))
+            }
+        })
     }
 
     /// Returns the server at the URL and its protocol; `None` for files.
     pub fn certifiable(&self, settings: &SourceSettings) -> Result<Option<(Peer, Protocol)>, ConfigUrlError> {
-        let (address, protocol) = match self {
-            Self::Files(_) | Self::Responses(_) => return Ok(None),
-            Self::Mcp { address, .. } => (address, Protocol::Mcp),
-            Self::Aggregated { address, variant, .. } => (address, Protocol::Aggregated(*variant)),
-            Self::Xds { address, variant, api, .. } => (address, Protocol::Xds(*api, *variant)),
-            Self::Rest { address, .. } => (address, Protocol::Rest),
-        };
-        Ok(Some((self.peer(address, settings)?, protocol)))
-    }
-
-    /// Returns whether connections use TLS.
-    pub fn is_tls(&self) -> bool {
-        match self {
-            Self::Files(_) | Self::Responses(_) => false,
-            Self::Mcp { tls, .. }
-            | Self::Aggregated { tls, .. }
-            | Self::Rest { tls, .. }
-            | Self::Xds { tls, .. } => *tls,
-        }
-    }
-
-    fn scheme(&self) -> &'static str {
-        let known = |aggregated, variant, tls| {
-            let is_it =
-                |known: &&Scheme| (known.aggregated, known.variant, known.tls) == (aggregated, variant, tls);
-            SCHEMES.iter().find(is_it).map_or("xds", |known| known.name)
-        };
-        match self {
-            Self::Files(_) => "fs",
-            Self::Responses(_) => "xds",
-            Self::Mcp { tls, .. } => {
-                if *tls {
-                    "mcps"
-                } else {
-                    "mcp"
-                }
-            }
-            Self::Rest { tls, .. } => {
-                if *tls {
-                    "xds+https"
-                } else {
-                    "xds+http"
-                }
-            }
-            Self::Aggregated { variant, tls, .. } => known(true, *variant, *tls),
-            Self::Xds { variant, tls, .. } => known(false, *variant, *tls),
-        }
-    }
-
-    fn peer(&self, address: &Authority, settings: &SourceSettings) -> Result<Peer, ConfigUrlError> {
-        let peer = match (self.is_tls(), &settings.tls) {
+        let Some((address, tls, protocol)) = self.endpoint() else { return Ok(None) };
+        let peer = match (tls, &settings.tls) {
             (false, _) if settings.token_file.is_some() => {
                 return Err(ConfigUrlError::PlainToken(self.clone()));
             }
@@ -355,20 +297,39 @@ impl ConfigUrl {
             (true, Some(security)) => Peer::secured(address.as_str(), security.clone()),
             (true, None) => return Err(ConfigUrlError::NoTls(self.clone())),
         };
-        Ok(peer.with_token_file(settings.token_file.as_deref()).called(self.scheme()))
+        let peer = peer.with_token_file(settings.token_file.as_deref()).called(self.scheme());
+        Ok(Some((peer, protocol)))
+    }
+
+    /// Returns whether connections use TLS.
+    pub fn is_tls(&self) -> bool {
+        self.endpoint().is_some_and(|(_, tls, _)| tls)
+    }
+
+    fn scheme(&self) -> &'static str {
+        let (tls, protocol) = match self.endpoint() {
+            None if matches!(self, Self::Files(_)) => return "fs",
+            None => return "xds",
+            // The version is a setting.
+            Some((_, tls, Protocol::Xds(_, variant))) => (tls, Protocol::Xds(ApiVersion::V3, variant)),
+            Some((_, tls, protocol)) => (tls, protocol),
+        };
+        let known = SCHEMES.iter().find(|(_, known, secured)| (*known, *secured) == (protocol, tls));
+        known.map_or("xds", |(name, ..)| name)
     }
 }
 
 impl fmt::Display for ConfigUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme())?;
+        if let Some((address, ..)) = self.endpoint() {
+            write!(f, "{address}")?;
+        }
         match self {
-            Self::Files(path) | Self::Responses(path) => write!(f, "{}://{}", self.scheme(), path.display()),
-            Self::Mcp { address, resume, .. } => {
-                let mode = if *resume { "?mode=resume" } else { "" };
-                write!(f, "{}://{address}{mode}", self.scheme())
-            }
-            Self::Rest { address, polling, .. } => {
-                write!(f, "{}://{address}", self.scheme())?;
+            Self::Files(path) | Self::Responses(path) => write!(f, "{}", path.display()),
+            Self::Mcp { resume: true, .. } => f.write_str("?mode=resume"),
+            Self::Xds { api: ApiVersion::V2, .. } => f.write_str("?api=v2"),
+            Self::Rest { polling, .. } => {
                 let default = PollOptions::default();
                 let settings = [
                     ("refresh_delay", polling.refresh_delay, default.refresh_delay),
@@ -380,11 +341,7 @@ impl fmt::Display for ConfigUrl {
                 }
                 Ok(())
             }
-            Self::Xds { address, api, .. } => {
-                let api = if *api == ApiVersion::V2 { "?api=v2" } else { "" };
-                write!(f, "{}://{address}{api}", self.scheme())
-            }
-            Self::Aggregated { address, .. } => write!(f, "{}://{address}", self.scheme()),
+            Self::Mcp { .. } | Self::Xds { .. } | Self::Aggregated { .. } => Ok(()),
         }
     }
 }
@@ -488,7 +445,7 @@ mod tests {
         assert_eq!(error("mcps://h:1").to_string(), "mcps://h:1: no certificates are given for TLS");
         assert_eq!(error("k8s://"), ConfigUrlError::Scheme("k8s".to_owned()));
         let every_scheme = error("k8s://").to_string();
-        for Scheme { name, tls, .. } in SCHEMES {
+        for (name, _, tls) in SCHEMES {
             assert!(
                 tls || every_scheme.contains(&format!(" {name}://HOST:PORT")),
                 "{name} in {every_scheme}"

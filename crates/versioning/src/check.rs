@@ -57,13 +57,8 @@ pub fn record(
 
 fn reported(mut violations: Vec<Violation>, baseline: &Baseline) -> Vec<Violation> {
     violations.retain(|violation| !baseline.allows(violation.rule, &violation.element));
-    violations.sort_by(|one, other| {
-        (&one.file, one.line, &one.element, one.rule).cmp(&(
-            &other.file,
-            other.line,
-            &other.element,
-            other.rule,
-        ))
+    violations.sort_by(|Violation { file, line, element, rule, .. }, other| {
+        (file, line, element, rule).cmp(&(&other.file, &other.line, &other.element, &other.rule))
     });
     violations.dedup();
     violations
@@ -75,16 +70,11 @@ fn versions(facts: &Facts, baseline: &Baseline) -> Vec<Violation> {
     let too_low = stated.filter_map(|(name, version)| {
         let published = baseline.files.get(name)?;
         let needed = baseline.version_of(name, facts);
-        (version < needed).then(|| Violation {
-            rule: Rule::Version,
-            element: name.clone(),
-            file: name.clone(),
-            line: 0,
-            reason: format!(
-                "changed since version {}, and states {version}; the change needs {needed} at least",
-                published.version
-            ),
-        })
+        let reason = format!(
+            "changed since version {}, and states {version}; the change needs {needed} at least",
+            published.version
+        );
+        (version < needed).then(|| Violation::new(Rule::Version, name, (name, 0), reason))
     });
     too_low.collect()
 }
@@ -118,13 +108,8 @@ fn not_recorded(facts: &Facts, baseline: &Baseline) -> Vec<Violation> {
             shown.push(format!("and {more} more"));
         }
         let what = if shown.is_empty() { "annotations".to_owned() } else { shown.join("; ") };
-        Violation {
-            rule: Rule::NotRecorded,
-            element: name.clone(),
-            file: name.clone(),
-            line: 0,
-            reason: format!("a change is not in the baseline; record it with `proto baseline`: {what}"),
-        }
+        let reason = format!("a change is not in the baseline; record it with `proto baseline`: {what}");
+        Violation::new(Rule::NotRecorded, name, (name, 0), reason)
     });
     changed.collect()
 }

@@ -33,17 +33,19 @@ pub(crate) fn violations(
     }
     for (key, before) in &baseline.facts {
         let (_, element, _) = parts(key);
-        match facts.published(key) {
+        let broken = match facts.published(key) {
             // A removed container stands for its contents.
-            None if ancestors(element).any(|ancestor| gone.contains(ancestor)) => {}
-            None => violations.extend(comparison.gone(key, before, gone.contains(element))),
-            Some(now) if now.value != *before => violations.extend(comparison.changed(key, before, now)),
-            Some(_) => {}
-        }
+            None if ancestors(element).any(|ancestor| gone.contains(ancestor)) => None,
+            None => comparison.gone(key, before, gone.contains(element)),
+            Some(now) if now.value != *before => changed(key, before, now),
+            Some(_) => None,
+        };
+        violations.extend(broken.map(|broken| comparison.violation(key, broken)));
     }
     for (key, fact) in facts.facts.iter().filter(|(_, fact)| !fact.free) {
         if !baseline.facts.contains_key(key) {
-            violations.extend(comparison.added(key, fact));
+            let broken = comparison.added(key, fact);
+            violations.extend(broken.map(|broken| comparison.violation(key, broken)));
         }
     }
     violations
@@ -55,6 +57,9 @@ fn ancestors(element: &str) -> impl Iterator<Item = &str> {
         .map(|(parent, _)| parent)
 }
 
+/// A rule that a fact breaks, and how.
+type Broken = (Rule, String);
+
 struct Comparison<'a> {
     facts: &'a Facts,
     baseline: &'a Baseline,
@@ -63,119 +68,101 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn file(&self, name: &str, before: &PublishedFile) -> Option<Violation> {
-        let violation = |rule, file: &str, reason: String| {
-            Some(Violation { rule, element: name.to_owned(), file: file.to_owned(), line: 0, reason })
-        };
-        let alpha =
-            PackageVersion::of(&before.package).is_some_and(|version| version.stability == Stability::Alpha);
-        match self.facts.files.get(name) {
-            _ if alpha => None,
-            None => violation(
-                Rule::Removed,
-                "",
-                format!(
-                    "the file is gone, which others import; keep it at this path (package {})",
-                    before.package
-                ),
-            ),
-            Some(now) if now.package != before.package => violation(
-                Rule::Changed,
-                name,
-                format!(
-                    "the package was {} and is {}; keep it, type URLs have it",
-                    before.package, now.package
-                ),
-            ),
-            Some(now) if now.syntax != before.syntax => violation(
-                Rule::Changed,
-                name,
-                format!(
-                    "the syntax was {} and is {}, which reads absent values otherwise",
-                    before.syntax, now.syntax
-                ),
-            ),
-            Some(_) => None,
+        if PackageVersion::of(&before.package).is_some_and(|version| version.stability == Stability::Alpha) {
+            return None;
         }
+        let (rule, file, reason) = match self.facts.files.get(name) {
+            None => {
+                let package = &before.package;
+                let reason = format!(
+                    "the file is gone, which others import; keep it at this path (package {package})"
+                );
+                (Rule::Removed, "", reason)
+            }
+            Some(now) if now.package != before.package => {
+                let (was, is) = (&before.package, &now.package);
+                let reason = format!("the package was {was} and is {is}; keep it, type URLs have it");
+                (Rule::Changed, name, reason)
+            }
+            Some(now) if now.syntax != before.syntax => {
+                let (was, is) = (&before.syntax, &now.syntax);
+                let reason = format!("the syntax was {was} and is {is}, which reads absent values otherwise");
+                (Rule::Changed, name, reason)
+            }
+            Some(_) => return None,
+        };
+        Some(Violation::new(rule, name, (file, 0), reason))
     }
 
-    fn gone(&self, key: &str, before: &str, element_is_gone: bool) -> Option<Violation> {
+    fn gone(&self, key: &str, before: &str, element_is_gone: bool) -> Option<Broken> {
         let (kind, element, rest) = parts(key);
         if self.facts.facts.get(key).is_some_and(|fact| fact.free) && ELEMENTS.contains(&kind) {
             let reason =
                 "was published and is marked as a draft; drafts can change, published elements cannot";
-            return Some(self.violation(Rule::Changed, key, reason.to_owned()));
+            return Some((Rule::Changed, reason.to_owned()));
         }
         match kind {
-            "field" | "value" => self.numbered_gone(kind, key, element, before),
-            _ if ELEMENTS.contains(&kind) => self.removed(kind, element),
+            "field" | "value" => self.numbered_gone(kind, element, before),
+            _ if ELEMENTS.contains(&kind) => self.removed(element),
             _ if element_is_gone => None,
-            "rule" if LOOSENING.iter().any(|end| rest.ends_with(end)) => Some(self.violation(
+            "rule" if LOOSENING.iter().any(|end| rest.ends_with(end)) => Some((
                 Rule::Validation,
-                key,
                 format!("{rest} = {before} is gone, and what it accepted is rejected"),
             )),
             // Rejected values are valid now.
             "rule" => None,
-            "deprecated" => Some(self.violation(
-                Rule::Mark,
-                key,
-                format!("was marked as deprecated in {before} and is not any more"),
-            )),
-            "reserved" => (!self.is_reserved(element, rest)).then(|| {
-                self.violation(
-                    Rule::Reserved,
-                    key,
-                    format!("{rest} was reserved and can be used again; reserve it"),
-                )
-            }),
-            "contract" => Some(self.violation(Rule::Removed, key, format!("{rest} = {before} is gone"))),
-            _ => Some(self.violation(Rule::Changed, key, format!("{kind} {rest} was {before} and is gone"))),
+            "deprecated" => {
+                Some((Rule::Mark, format!("was marked as deprecated in {before} and is not any more")))
+            }
+            "reserved" if self.is_reserved(element, rest) => None,
+            "reserved" => {
+                Some((Rule::Reserved, format!("{rest} was reserved and can be used again; reserve it")))
+            }
+            "contract" => Some((Rule::Removed, format!("{rest} = {before} is gone"))),
+            _ => Some((Rule::Changed, format!("{kind} {rest} was {before} and is gone"))),
         }
     }
 
-    /// Returns the violation of a removed field or value, if it is one.
-    fn numbered_gone(&self, kind: &str, key: &str, element: &str, before: &str) -> Option<Violation> {
+    /// Returns the rule that a removed field or value breaks, if it does.
+    fn numbered_gone(&self, kind: &str, element: &str, before: &str) -> Option<Broken> {
         let number = before.split(':').next().unwrap_or_default();
         if let Some((other, now)) = self.same_number(kind, element, number) {
-            let (rule, reason) = if now.value == *before {
-                (
-                    Rule::Renamed,
-                    format!("is called {other} now; JSON and generated code have the name, so keep it"),
-                )
+            return Some(if now.value == *before {
+                let reason =
+                    format!("is called {other} now; JSON and generated code have the name, so keep it");
+                (Rule::Renamed, reason)
             } else {
-                (
-                    Rule::Reserved,
-                    format!("is gone, and {other} has its number {number}; reserve the number for ever"),
-                )
-            };
-            return Some(self.violation(rule, key, reason));
+                let reason =
+                    format!("is gone, and {other} has its number {number}; reserve the number for ever");
+                (Rule::Reserved, reason)
+            });
         }
         let (parent, name) = element.rsplit_once('.')?;
         let reserved = self.is_reserved(parent, number) && self.is_reserved(parent, &format!("{name:?}"));
         match self.stage(element) {
             Some(Stage::Gone) if reserved => None,
-            Some(Stage::Gone) => Some(self.violation(
+            Some(Stage::Gone) => Some((
                 Rule::Reserved,
-                key,
-                format!("is gone after its deprecation; write `reserved {number}; reserved \"{name}\";` in its place"),
+                format!(
+                    "is gone after its deprecation; write `reserved {number}; reserved \"{name}\";` in its place"
+                ),
             )),
-            _ => self.removed(kind, element),
+            _ => self.removed(element),
         }
     }
 
-    fn removed(&self, kind: &str, element: &str) -> Option<Violation> {
+    fn removed(&self, element: &str) -> Option<Broken> {
         let reason = match self.stage(element) {
             Some(Stage::Gone) => return None,
-            Some(stage) => format!(
-                "is gone in the release in which its use {}; keep it until {}",
-                verb(stage),
-                "the schedule ends"
-            ),
+            Some(stage) => {
+                let effect = verb(stage);
+                format!("is gone in the release in which its use {effect}; keep it until the schedule ends")
+            }
             None => {
                 "is gone; keep it, and mark it as deprecated where it is not to be used any more".to_owned()
             }
         };
-        Some(self.violation(Rule::Removed, &format!("{kind} {element}"), reason))
+        Some((Rule::Removed, reason))
     }
 
     /// The stage of a deprecation that was published.
@@ -229,76 +216,40 @@ impl Comparison<'_> {
         }
     }
 
-    fn changed(&self, key: &str, before: &str, now: &Fact) -> Option<Violation> {
+    fn added(&self, key: &str, Fact { value, .. }: &Fact) -> Option<Broken> {
         let (kind, element, rest) = parts(key);
-        let was = |what: &str| format!("{what} was {before} and is {}", now.value);
-        let reason = match kind {
-            "field" => field_change(before, &now.value),
-            "value" => format!("the number was {before} and is {}; keep it", now.value),
-            "message" | "enum" | "service" => {
-                format!("moved from {before} to {}; others import the file, so keep it there", now.value)
-            }
-            "method" => was("the signature"),
-            "json" => was("the JSON name"),
-            "default" => was("the default"),
-            "deprecated" if now.value.is_empty() => return None,
-            "deprecated" => {
-                let reason =
-                    format!("the version of the mark was {before} and is {}; keep the first", now.value);
-                return Some(self.violation(Rule::Mark, key, reason));
-            }
-            "rule" if is_looser(rest, before, &now.value) => return None,
-            "rule" => {
-                let reason = format!("{rest} was {before} and is {}, and rejects what was valid", now.value);
-                return Some(self.violation(Rule::Validation, key, reason));
-            }
-            "option" => was(&format!("the option {rest}, which decides names in generated code,")),
-            _ => was(&format!("{kind} {element} {rest}")),
-        };
-        Some(self.violation(Rule::Changed, key, reason))
-    }
-
-    fn added(&self, key: &str, fact: &Fact) -> Option<Violation> {
-        let (kind, element, rest) = parts(key);
-        let published =
-            |kind: &str, element: &str| self.baseline.facts.contains_key(&format!("{kind} {element}"));
-        let element_existed = ELEMENTS.iter().any(|kind| published(kind, element));
-        let parent_existed = element.rsplit_once('.').is_some_and(|(parent, _)| published("message", parent));
+        let element_existed = ELEMENTS.iter().any(|kind| self.was_published(kind, element));
+        let parent_existed =
+            element.rsplit_once('.').is_some_and(|(parent, _)| self.was_published("message", parent));
         match kind {
-            "rule" if element_existed && self.replaces_stricter(element, rest, &fact.value) => None,
-            "rule" if element_existed => Some(self.violation(
-                Rule::Validation,
-                key,
-                format!("{rest} = {} is new, and rejects what was valid", fact.value),
-            )),
-            "rule" if parent_existed && requires_presence(rest, &fact.value) => Some(self.violation(
-                Rule::Validation,
-                key,
-                format!(
-                    "the new field is required ({rest} = {}), and messages from before lack it",
-                    fact.value
-                ),
-            )),
-            "field" if parent_existed && fact.value.contains(": required ") => Some(self.violation(
-                Rule::Validation,
-                key,
-                "the new field is required, and messages from before lack it".to_owned(),
-            )),
-            "json" | "default" if element_existed => {
-                let what = if kind == "json" { "the JSON name" } else { "the default" };
-                Some(self.violation(
-                    Rule::Changed,
-                    key,
-                    format!("{what} is {} since this change", fact.value),
-                ))
+            "rule" if element_existed && self.replaces_stricter(element, rest, value) => None,
+            "rule" if element_existed => {
+                Some((Rule::Validation, format!("{rest} = {value} is new, and rejects what was valid")))
             }
-            "option" if self.baseline.facts.values().any(|place| place == element) => Some(self.violation(
+            "rule" if parent_existed && requires_presence(rest, value) => Some((
+                Rule::Validation,
+                format!("the new field is required ({rest} = {value}), and messages from before lack it"),
+            )),
+            "field" if parent_existed && value.contains(": required ") => {
+                let reason = "the new field is required, and messages from before lack it";
+                Some((Rule::Validation, reason.to_owned()))
+            }
+            "json" if element_existed => {
+                Some((Rule::Changed, format!("the JSON name is {value} since this change")))
+            }
+            "default" if element_existed => {
+                Some((Rule::Changed, format!("the default is {value} since this change")))
+            }
+            "option" if self.baseline.facts.values().any(|place| place == element) => Some((
                 Rule::Changed,
-                key,
-                format!("the option {rest} = {} is new and changes names in generated code", fact.value),
+                format!("the option {rest} = {value} is new and changes names in generated code"),
             )),
             _ => None,
         }
+    }
+
+    fn was_published(&self, kind: &str, element: &str) -> bool {
+        self.baseline.facts.contains_key(&format!("{kind} {element}"))
     }
 
     /// Whether a new rule rejects nothing that the one in its place let through: `gte: 0` for `gt: 0`.
@@ -318,20 +269,47 @@ impl Comparison<'_> {
         }
     }
 
-    fn violation(&self, rule: Rule, key: &str, reason: String) -> Violation {
+    fn violation(&self, key: &str, (rule, reason): Broken) -> Violation {
         let (_, element, _) = parts(key);
         let place = self.facts.facts.get(key).or_else(|| {
             // A removed element is reported at the enclosing message.
             ancestors(element).find_map(|name| self.facts.facts.get(&format!("message {name}")))
         });
-        Violation {
-            rule,
-            element: element.to_owned(),
-            file: place.map(|fact| fact.file.clone()).unwrap_or_default(),
-            line: place.map(|fact| fact.line).unwrap_or_default(),
-            reason,
-        }
+        let place = place.map(|fact| (&*fact.file, fact.line)).unwrap_or_default();
+        Violation::new(rule, element, place, reason)
     }
+}
+
+/// Returns the rule that a changed fact breaks, if it does.
+fn changed(key: &str, before: &str, now: &Fact) -> Option<Broken> {
+    let (kind, element, rest) = parts(key);
+    let now = &now.value;
+    let what = match kind {
+        "field" => return Some((Rule::Changed, field_change(before, now))),
+        "value" => {
+            return Some((Rule::Changed, format!("the number was {before} and is {now}; keep it")));
+        }
+        "message" | "enum" | "service" => {
+            let reason = format!("moved from {before} to {now}; others import the file, so keep it there");
+            return Some((Rule::Changed, reason));
+        }
+        "deprecated" if now.is_empty() => return None,
+        "deprecated" => {
+            let reason = format!("the version of the mark was {before} and is {now}; keep the first");
+            return Some((Rule::Mark, reason));
+        }
+        "rule" if is_looser(rest, before, now) => return None,
+        "rule" => {
+            let reason = format!("{rest} was {before} and is {now}, and rejects what was valid");
+            return Some((Rule::Validation, reason));
+        }
+        "method" => "the signature".to_owned(),
+        "json" => "the JSON name".to_owned(),
+        "default" => "the default".to_owned(),
+        "option" => format!("the option {rest}, which decides names in generated code,"),
+        _ => format!("{kind} {element} {rest}"),
+    };
+    Some((Rule::Changed, format!("{what} was {before} and is {now}")))
 }
 
 /// Reads `5` and `5 to 7`.
@@ -419,13 +397,7 @@ pub(crate) fn next_versions(facts: &Facts, baseline: &Baseline) -> Vec<Violation
             }
             _ => continue,
         };
-        violations.push(Violation {
-            rule: Rule::NextVersion,
-            element: element.to_owned(),
-            file: fact.file.clone(),
-            line: fact.line,
-            reason,
-        });
+        violations.push(Violation::new(Rule::NextVersion, element, (&fact.file, fact.line), reason));
     }
     violations
 }

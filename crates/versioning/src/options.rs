@@ -8,7 +8,7 @@ use crate::version::SemanticVersion;
 const RULES: [&str; 2] = ["validate.", "buf.validate."];
 
 /// Options that are part of the contract otherwise: REST paths.
-const CONTRACTS: [&str; 1] = ["google.api.http"];
+const CONTRACT: &str = "google.api.http";
 
 /// Options of a file that decide names in generated code.
 pub(crate) const STUBS: [&str; 11] = [
@@ -49,11 +49,12 @@ pub(crate) fn settings(options: &DynamicMessage) -> Vec<Setting> {
     let mut settings = Vec::new();
     for (extension, value) in options.extensions() {
         let name = extension.full_name();
-        let starts_with = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
-        let role = match () {
-            () if starts_with(&RULES) => Role::Rule,
-            () if starts_with(&CONTRACTS) => Role::Contract,
-            () => Role::Note,
+        let role = if RULES.iter().any(|start| name.starts_with(start)) {
+            Role::Rule
+        } else if name.starts_with(CONTRACT) {
+            Role::Contract
+        } else {
+            Role::Note
         };
         let mut values = Vec::new();
         flatten(&format!("({name})"), value, &extension.kind(), &mut values);

@@ -27,13 +27,8 @@ fn package_names(facts: &Facts) -> Vec<Violation> {
     let mut seen = BTreeSet::new();
     let files = facts.files.iter().filter(|(_, file)| !file.mixers && seen.insert(&file.package));
     let faults = files.filter_map(|(name, file)| {
-        Some(Violation {
-            rule: Rule::PackageName,
-            element: file.package.clone(),
-            file: name.clone(),
-            line: 0,
-            reason: package_fault(&file.package)?.to_owned(),
-        })
+        let reason = package_fault(&file.package)?.to_owned();
+        Some(Violation::new(Rule::PackageName, &file.package, (name, 0), reason))
     });
     faults.collect()
 }
@@ -106,13 +101,8 @@ fn one_definition(facts: &Facts) -> Vec<Violation> {
         }
         for (_, versions) in versions.into_iter().filter(|(_, versions)| versions.len() > 1) {
             let list: Vec<&str> = versions.into_iter().collect();
-            violations.push(Violation {
-                rule: Rule::OneDefinition,
-                element: package.to_owned(),
-                file: file.to_owned(),
-                line: 0,
-                reason: format!("depends on more than one version of an API: {}", list.join(" and ")),
-            });
+            let reason = format!("depends on more than one version of an API: {}", list.join(" and "));
+            violations.push(Violation::new(Rule::OneDefinition, package, (file, 0), reason));
         }
     }
     violations
@@ -130,11 +120,5 @@ fn reachable<'a>(package: &'a str, uses: &BTreeMap<&'a str, BTreeSet<&'a str>>) 
 }
 
 fn violation(rule: Rule, reference: &Reference, reason: String) -> Violation {
-    Violation {
-        rule,
-        element: reference.element.clone(),
-        file: reference.file.clone(),
-        line: reference.line,
-        reason,
-    }
+    Violation::new(rule, &reference.element, (&reference.file, reference.line), reason)
 }

@@ -82,21 +82,8 @@ impl ProtoSet {
         Ok(set)
     }
 
-    /// Decodes a `FileDescriptorSet`. All its files are checked but Google's.
-    ///
-    /// # Errors
-    /// The bytes are not such a set, or an import is missing.
-    pub fn from_descriptors(set: &[u8]) -> Result<Self, prost_reflect::DescriptorError> {
-        let mut empty = Self { pool: DescriptorPool::new(), names: BTreeSet::new() };
-        empty.add_descriptors(set)?;
-        Ok(empty)
-    }
-
-    /// Adds the files of a `FileDescriptorSet`.
-    ///
-    /// # Errors
-    /// The bytes are not such a set, an import is missing, or a file with the same name is different.
-    pub fn add_descriptors(&mut self, set: &[u8]) -> Result<(), prost_reflect::DescriptorError> {
+    /// Adds the files of a `FileDescriptorSet`. All of them are checked but Google's.
+    fn add_descriptors(&mut self, set: &[u8]) -> Result<(), prost_reflect::DescriptorError> {
         let more = DescriptorPool::decode(set)?;
         self.pool.decode_file_descriptor_set(set)?;
         let names = more.files().filter(|file| !is_googles(file.package_name()));

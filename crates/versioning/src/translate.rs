@@ -1,6 +1,6 @@
 //! Translation of messages between two major versions of an API, by what their protos have in common.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
@@ -25,6 +25,8 @@ pub struct Translator {
     messages: HashMap<String, String>,
     /// Fields of either version to the other, by full names.
     fields: HashMap<String, FieldDescriptor>,
+    /// Enums of the older version to the newer one.
+    enums: HashMap<String, String>,
     /// Values of enums of either version to the other.
     values: HashMap<(String, i32), i32>,
     rows: Vec<Row>,
@@ -76,45 +78,38 @@ impl Translator {
                 return Err(TranslateError::UnknownPackage(package.to_owned()));
             }
         }
-        let mut builder = Builder {
-            translator: Self {
-                pool: pool.clone(),
-                messages: HashMap::new(),
-                fields: HashMap::new(),
-                values: HashMap::new(),
-                rows: Vec::new(),
-            },
+        let mut translator = Self {
+            pool: pool.clone(),
+            messages: HashMap::new(),
+            fields: HashMap::new(),
             enums: HashMap::new(),
+            values: HashMap::new(),
+            rows: Vec::new(),
         };
-        let old =
-            pool.all_messages().filter(|message| message.package_name() == older && !message.is_map_entry());
-        let old: BTreeMap<String, MessageDescriptor> =
-            old.map(|message| (message.full_name().to_owned(), message)).collect();
-        let new =
-            pool.all_messages().filter(|message| message.package_name() == newer && !message.is_map_entry());
+        let messages: Vec<_> = pool.all_messages().filter(|message| !message.is_map_entry()).collect();
         let mut pairs = Vec::new();
-        for new in new {
+        for new in messages.iter().filter(|message| message.package_name() == newer) {
             let stated = History::of(&new.options()).previous;
             let name = stated.unwrap_or_else(|| format!("{older}{}", &new.full_name()[newer.len()..]));
             match pool.get_message_by_name(&name) {
-                Some(old) => pairs.push((old, new)),
-                None => builder.row("", new.full_name(), "new"),
+                Some(old) => pairs.push((old, new.clone())),
+                None => translator.row("", new.full_name(), "new"),
             }
         }
         for (old, new) in &pairs {
-            builder.pair(old, new);
+            translator.pair(old, new);
         }
-        for name in old.keys() {
-            if !builder.translator.messages.contains_key(name) {
-                builder.row(name, "", NO_COUNTERPART);
+        for old in messages.iter().filter(|message| message.package_name() == older) {
+            if !translator.messages.contains_key(old.full_name()) {
+                translator.row(old.full_name(), "", NO_COUNTERPART);
             }
         }
         let mut next = pairs;
         while let Some((old, new)) = next.pop() {
-            next.extend(builder.fields(&old, &new));
+            next.extend(translator.add_fields(&old, &new));
         }
-        builder.translator.rows.sort();
-        Ok(builder.translator)
+        translator.rows.sort();
+        Ok(translator)
     }
 
     /// Returns what differs between the versions: renames, moves, and what cannot be translated.
@@ -161,20 +156,14 @@ impl Correspondence for Translator {
 const NO_COUNTERPART: &str = "cannot be translated: no counterpart";
 const OTHER_TYPE: &str = "the field has another type in the other version";
 
-/// Finds what corresponds.
-struct Builder {
-    translator: Translator,
-    enums: HashMap<String, String>,
-}
-
-impl Builder {
+impl Translator {
     fn row(&mut self, from: &str, to: &str, note: &'static str) {
-        self.translator.rows.push(Row { from: from.to_owned(), to: to.to_owned(), note });
+        self.rows.push(Row { from: from.to_owned(), to: to.to_owned(), note });
     }
 
     /// Lets two messages correspond to each other; returns whether they did not before.
     fn pair(&mut self, old: &MessageDescriptor, new: &MessageDescriptor) -> bool {
-        let messages = &mut self.translator.messages;
+        let messages = &mut self.messages;
         if messages.contains_key(old.full_name()) || messages.contains_key(new.full_name()) {
             return false;
         }
@@ -189,7 +178,7 @@ impl Builder {
     }
 
     /// Finds the fields of two messages that correspond; returns further messages that do by their fields.
-    fn fields(
+    fn add_fields(
         &mut self,
         old: &MessageDescriptor,
         new: &MessageDescriptor,
@@ -205,7 +194,7 @@ impl Builder {
                 self.row("", field.full_name(), "new");
                 continue;
             };
-            if self.translator.fields.contains_key(other.full_name()) {
+            if self.fields.contains_key(other.full_name()) {
                 self.row("", field.full_name(), "new");
                 continue;
             }
@@ -215,15 +204,15 @@ impl Builder {
                 } else if other.number() != field.number() {
                     self.row(other.full_name(), field.full_name(), "renumbered");
                 }
-                self.translator.fields.insert(other.full_name().to_owned(), field.clone());
-                self.translator.fields.insert(field.full_name().to_owned(), other);
+                self.fields.insert(other.full_name().to_owned(), field.clone());
+                self.fields.insert(field.full_name().to_owned(), other);
             } else {
                 self.row(other.full_name(), field.full_name(), OTHER_TYPE)
             }
         }
         for field in old.fields() {
-            let named = self.translator.rows.iter().any(|row| row.from == field.full_name());
-            if !self.translator.fields.contains_key(field.full_name()) && !named {
+            let named = self.rows.iter().any(|row| row.from == field.full_name());
+            if !self.fields.contains_key(field.full_name()) && !named {
                 self.row(field.full_name(), "", NO_COUNTERPART);
             }
         }
@@ -257,7 +246,7 @@ impl Builder {
                     )
             }
             (Kind::Message(old), Kind::Message(new)) => {
-                let known = self.translator.messages.get(old.full_name());
+                let known = self.messages.get(old.full_name());
                 if old == new || known.is_some_and(|known| known == new.full_name()) {
                     return true;
                 }
@@ -281,13 +270,13 @@ impl Builder {
             Some(known) => known == new.full_name(),
             None => {
                 self.enums.insert(old.full_name().to_owned(), new.full_name().to_owned());
-                self.values(old, new);
+                self.add_values(old, new);
                 true
             }
         }
     }
 
-    fn values(&mut self, old: &EnumDescriptor, new: &EnumDescriptor) {
+    fn add_values(&mut self, old: &EnumDescriptor, new: &EnumDescriptor) {
         fn name(of: &EnumDescriptor, value: &str) -> String {
             format!("{}.{value}", of.full_name())
         }
@@ -305,12 +294,12 @@ impl Builder {
             } else if other.number() != value.number() {
                 self.row(&name(old, other.name()), &name(new, value.name()), "renumbered");
             }
-            let values = &mut self.translator.values;
+            let values = &mut self.values;
             values.insert((old.full_name().to_owned(), other.number()), value.number());
             values.insert((new.full_name().to_owned(), value.number()), other.number());
         }
         for value in old.values() {
-            if !self.translator.values.contains_key(&(old.full_name().to_owned(), value.number())) {
+            if !self.values.contains_key(&(old.full_name().to_owned(), value.number())) {
                 self.row(&name(old, value.name()), "", NO_COUNTERPART);
             }
         }

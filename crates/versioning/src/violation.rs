@@ -37,40 +37,27 @@ pub enum Rule {
     NotRecorded,
 }
 
-impl Rule {
-    const ALL: [Self; 13] = [
-        Self::Removed,
-        Self::Renamed,
-        Self::Changed,
-        Self::Reserved,
-        Self::Validation,
-        Self::Mark,
-        Self::PackageName,
-        Self::LessStable,
-        Self::NotLatest,
-        Self::OneDefinition,
-        Self::Version,
-        Self::NextVersion,
-        Self::NotRecorded,
-    ];
+/// The rules, with the names that exceptions use.
+const NAMES: [(Rule, &str); 13] = [
+    (Rule::Removed, "removed"),
+    (Rule::Renamed, "renamed"),
+    (Rule::Changed, "changed"),
+    (Rule::Reserved, "reserved"),
+    (Rule::Validation, "validation"),
+    (Rule::Mark, "mark"),
+    (Rule::PackageName, "package-name"),
+    (Rule::LessStable, "less-stable"),
+    (Rule::NotLatest, "not-latest"),
+    (Rule::OneDefinition, "one-definition"),
+    (Rule::Version, "version"),
+    (Rule::NextVersion, "next-version"),
+    (Rule::NotRecorded, "not-recorded"),
+];
 
+impl Rule {
     /// Returns the name that exceptions use, `package-name`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Removed => "removed",
-            Self::Renamed => "renamed",
-            Self::Changed => "changed",
-            Self::Reserved => "reserved",
-            Self::Validation => "validation",
-            Self::Mark => "mark",
-            Self::PackageName => "package-name",
-            Self::LessStable => "less-stable",
-            Self::NotLatest => "not-latest",
-            Self::OneDefinition => "one-definition",
-            Self::Version => "version",
-            Self::NextVersion => "next-version",
-            Self::NotRecorded => "not-recorded",
-        }
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(rule, _)| *rule == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -92,7 +79,7 @@ pub struct Exception {
 
 /// A text that is not an exception.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an exception; write it like \"removed a.v1.Message.field\", with one of the rules {rules}", rules = Rule::ALL.map(Rule::name).join(", "))]
+#[error("`{text}` is not an exception; write it like \"removed a.v1.Message.field\", with one of the rules {rules}", rules = NAMES.map(|(_, name)| name).join(", "))]
 pub struct ExceptionError {
     text: String,
 }
@@ -109,7 +96,7 @@ impl FromStr for Exception {
     fn from_str(text: &str) -> Result<Self, ExceptionError> {
         let error = || ExceptionError { text: text.to_owned() };
         let (rule, element) = text.split_once(' ').ok_or_else(error)?;
-        let rule = Rule::ALL.into_iter().find(|known| known.name() == rule).ok_or_else(error)?;
+        let (rule, _) = NAMES.into_iter().find(|(_, name)| *name == rule).ok_or_else(error)?;
         let element = element.trim();
         if element.is_empty() {
             return Err(error());
@@ -134,6 +121,13 @@ pub struct Violation {
     pub line: u32,
     /// A description, with the correction.
     pub reason: String,
+}
+
+impl Violation {
+    /// Creates the violation of a rule by an element, at a line of a file.
+    pub(crate) fn new(rule: Rule, element: &str, (file, line): (&str, u32), reason: String) -> Self {
+        Self { rule, element: element.to_owned(), file: file.to_owned(), line, reason }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]

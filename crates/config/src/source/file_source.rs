@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecursiveMode;
 use tokio::{sync::mpsc, task::spawn_blocking, time};
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     files::FileFormat,
     reload_requests::ReloadRequests,
     status::SourceHandle,
+    watcher::watch_path,
 };
 use crate::{
     change::{Change, Content},
@@ -82,6 +83,7 @@ impl FileSource {
         let mut reload = self.reload.clone();
         let mut is_requested = false;
         let mut seen = None;
+        let mut is_missing = false;
         let mut sent = BTreeSet::new();
         // The last update, which may still come into use.
         let mut open = None;
@@ -89,7 +91,7 @@ impl FileSource {
             // Watched before reading, and again each time: no change is missed in between, and a replaced directory is
             // found.
             let (wake, mut woken) = mpsc::channel(1);
-            let watcher = watcher(&self.root, wake);
+            let watcher = watch_path(&self.root, RecursiveMode::Recursive, wake);
             let mut now = self.list().await;
             if is_requested || seen.as_ref() != Some(&now) {
                 if seen.is_some() {
@@ -101,6 +103,10 @@ impl FileSource {
                     now = self.debounce(self.list().await).await;
                     (there, read) = self.read().await;
                 }
+                if !there && !is_missing {
+                    tracing::warn!(path = %self.root.display(), "nothing is at this path; waiting for it");
+                }
+                is_missing = !there;
                 seen = Some(now);
                 let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
                 let offered = self.status.offered(&name, &changes);
@@ -191,29 +197,6 @@ fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Cha
     changes.extend(gone.map(|collection| Change::new(collection, Content::Full(Vec::new()))));
     *sent = now;
     changes
-}
-
-/// Wakes on changes below that path; `None` if it cannot be watched and has to be polled.
-fn watcher(root: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
-    // A file may be replaced by another one: its directory is watched.
-    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (path, mode) =
-        if root.is_file() { (parent, RecursiveMode::NonRecursive) } else { (root, RecursiveMode::Recursive) };
-    let watching = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-            // One pending wake-up represents any number of events.
-            let _ = wake.try_send(());
-        }
-    })
-    .and_then(|mut watcher| {
-        watcher.watch(path, mode)?;
-        Ok(watcher)
-    });
-    watching
-        .inspect_err(
-            |error| tracing::debug!(path = %root.display(), %error, "files cannot be watched; polling them"),
-        )
-        .ok()
 }
 
 /// The files with their metadata, which any write or replacement changes, and faults of directories.

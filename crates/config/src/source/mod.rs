@@ -9,6 +9,7 @@ mod file_status;
 mod files;
 mod reload_requests;
 mod status;
+mod watcher;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -18,6 +19,7 @@ pub use reload_requests::ReloadRequests;
 pub use status::{
     CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, StreamError, unix_time,
 };
+pub use watcher::watch_path;
 
 use crate::offer::Offers;
 

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, future::pending, time::Duration};
 
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
@@ -8,7 +8,7 @@ use tonic::{Code, Status, Streaming, client::Grpc};
 
 use super::{
     CertifyError, Check, Outcome, Protocol, Violation,
-    response_rules::{self, BODIES, INCREMENTAL, REMOVED, VERSIONS},
+    response_rules::{BODIES, INCREMENTAL, REMOVED, Rules, VERSIONS},
     server_rules::{NAMES, NONCE, REPEATED, ServerRules, TYPE, VERSION},
 };
 use crate::{
@@ -26,8 +26,9 @@ use crate::{
         },
     },
     stream::{
+        listen::outbox,
         peer::{Peer, PeerChannel, open},
-        shorthand::{Shorthand, Summarize},
+        shorthand::Shorthand,
         sink::dialect::Variant,
     },
     xds::sink::rest::send as request_over_http,
@@ -96,7 +97,7 @@ pub async fn certify(server: &Peer, of: &Certification) -> Result<Vec<Check>, Ce
     let mut probe = Probe { server, of, type_url: String::new(), violations: Vec::new(), checks: Vec::new() };
     for type_url in &of.type_urls {
         probe.type_url.clone_from(type_url);
-        probe.of_type(type_url).await;
+        probe.of_type().await;
     }
     probe.several_types().await;
     if of.protocol == Protocol::Mcp {
@@ -159,108 +160,114 @@ struct Reply {
     versions: BTreeMap<String, String>,
 }
 
-impl Probe<'_> {
-    async fn of_type(&mut self, type_url: &str) {
-        let ask = |names: &[&str]| ProbeRequest {
-            type_url: type_url.to_owned(),
-            names: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..ProbeRequest::default()
-        };
-        let Some((mut session, first)) = self.begin(ask(&[]), ANSWERED).await else {
-            return;
-        };
-        self.pass(ANSWERED);
-        let answer = |reply: &Reply, refused| ProbeRequest {
-            version: if refused { String::new() } else { reply.shorthand.version.clone() },
-            nonce: reply.shorthand.nonce.clone(),
-            refused,
-            ..ask(&[])
-        };
-        session.send(answer(&first, false)).await;
-        self.is_silent(&mut session, SILENT, &first).await;
-        if !self.of.protocol.is_delta() && self.of.protocol != Protocol::Rest {
-            session.send(ProbeRequest { nonce: NO_NONCE.to_owned(), ..answer(&first, false) }).await;
-            self.is_silent(&mut session, STALE, &first).await;
-        }
-        drop(session);
-        if let Some((mut session, first)) = self.begin(ask(&[]), REFUSED).await {
-            session.send(answer(&first, true)).await;
-            self.is_silent(&mut session, REFUSED, &first).await;
-        }
-        if matches!(self.of.protocol, Protocol::Xds(..) | Protocol::Rest) {
-            self.names(&ask, &first).await;
-        }
-        if self.of.protocol.is_delta() {
-            self.resumed(&ask, &first).await;
-        }
-        if matches!(self.of.protocol, Protocol::Xds(_, Variant::Delta)) {
-            self.subscriptions(&ask, &first).await;
+impl Reply {
+    fn of<R: Rules>(response: R) -> Self {
+        Self {
+            violations: response.violations(),
+            versions: response.versions(),
+            shorthand: response.shorthand(),
         }
     }
 
+    /// Returns whether a resource of that name is in it.
+    fn has(&self, name: &str) -> bool {
+        self.shorthand.names.iter().any(|known| known == name)
+    }
+
+    /// Returns the request that accepts it.
+    fn accepted(&self, request: ProbeRequest) -> ProbeRequest {
+        let Shorthand { version, nonce, .. } = self.shorthand.clone();
+        ProbeRequest { version, nonce, ..request }
+    }
+}
+
+impl Probe<'_> {
+    async fn of_type(&mut self) {
+        let Some((mut session, first)) = self.begin(self.ask(&[]), ANSWERED).await else {
+            return;
+        };
+        self.push(ANSWERED, Outcome::Passed);
+        session.send(first.accepted(self.ask(&[]))).await;
+        self.is_silent(&mut session, SILENT, &first).await;
+        if !self.of.protocol.is_delta() && self.of.protocol != Protocol::Rest {
+            let stale = ProbeRequest { nonce: NO_NONCE.to_owned(), ..first.accepted(self.ask(&[])) };
+            session.send(stale).await;
+            self.is_silent(&mut session, STALE, &first).await;
+        }
+        drop(session);
+        if let Some((mut session, first)) = self.begin(self.ask(&[]), REFUSED).await {
+            let nonce = first.shorthand.nonce.clone();
+            session.send(ProbeRequest { nonce, refused: true, ..self.ask(&[]) }).await;
+            self.is_silent(&mut session, REFUSED, &first).await;
+        }
+        if matches!(self.of.protocol, Protocol::Xds(..) | Protocol::Rest) {
+            self.names(&first).await;
+        }
+        if self.of.protocol.is_delta() {
+            self.resumed(&first).await;
+        }
+        if matches!(self.of.protocol, Protocol::Xds(_, Variant::Delta)) {
+            self.subscriptions(&first).await;
+        }
+    }
+
+    /// Returns a request for names of the type.
+    fn ask(&self, names: &[&str]) -> ProbeRequest {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        ProbeRequest { type_url: self.type_url.clone(), names, ..ProbeRequest::default() }
+    }
+
     /// Checks subscriptions to resources by name, and then to one more.
-    async fn names(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
+    async fn names(&mut self, first: &Reply) {
         let names: Vec<&str> =
             first.shorthand.names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
         let [one, other, ..] = names[..] else {
             return self.skip(NAMED, "there are fewer than two resources");
         };
-        let Some((mut session, reply)) = self.begin(ask(&[one]), NAMED).await else { return };
-        if !reply.shorthand.names.iter().any(|name| name == one) {
-            return self.fail(NAMED, format!("{one:?} is not in the answer to its name"));
+        let Some((mut session, reply)) = self.begin(self.ask(&[one]), NAMED).await else { return };
+        if !reply.has(one) {
+            return self.push(NAMED, Outcome::Failed(format!("{one:?} is not in the answer to its name")));
         }
         let both: &[&str] = if self.of.protocol.is_delta() { &[other] } else { &[one, other] };
-        let answer = ProbeRequest {
-            version: reply.shorthand.version.clone(),
-            nonce: reply.shorthand.nonce.clone(),
-            ..ask(both)
-        };
-        session.send(answer).await;
-        match self.next(&mut session, self.of.patience).await {
-            Some(Ok(reply)) if reply.shorthand.names.iter().any(|name| name == other) => self.pass(NAMED),
-            Some(Ok(_)) => self.fail(NAMED, format!("{other:?} is not in the answer to its name")),
-            Some(Err(status)) => self.fail(NAMED, ended(&status)),
-            None => self.fail(NAMED, format!("no answer to the new name {other:?}")),
-        }
+        session.send(reply.accepted(self.ask(both))).await;
+        let answer = self.next(&mut session, self.of.patience).await;
+        let silence = Outcome::Failed(format!("no answer to the new name {other:?}"));
+        self.judge(NAMED, answer, silence, |reply| {
+            Outcome::of(reply.has(other), || format!("{other:?} is not in the answer to its name"))
+        });
     }
 
     /// Checks a first request with the versions of all resources.
-    async fn resumed(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
+    async fn resumed(&mut self, first: &Reply) {
         let known = first.versions.clone();
         if known.is_empty() || known.values().any(String::is_empty) {
             self.skip(RESUMED, "there are no resources with versions");
         } else if let Some(mut session) = self.open(RESUMED).await {
-            session.send(ProbeRequest { known, ..ask(&[]) }).await;
-            match self.next(&mut session, self.of.silence).await {
-                None => self.pass(RESUMED),
-                Some(Ok(reply)) if reply.shorthand.names.is_empty() => self.pass(RESUMED),
-                Some(Ok(reply)) => self.fail(RESUMED, format!("{} resources", reply.shorthand.names.len())),
-                Some(Err(status)) => self.fail(RESUMED, ended(&status)),
-            }
+            session.send(ProbeRequest { known, ..self.ask(&[]) }).await;
+            let answer = self.next(&mut session, self.of.silence).await;
+            self.judge(RESUMED, answer, Outcome::Passed, |Reply { shorthand, .. }| {
+                Outcome::of(shorthand.names.is_empty(), || format!("{} resources", shorthand.names.len()))
+            });
         }
     }
 
     /// Checks names on delta streams: a missing name, and a name that is subscribed again.
-    async fn subscriptions(&mut self, ask: &impl Fn(&[&str]) -> ProbeRequest, first: &Reply) {
-        if let Some((_, reply)) = self.begin(ask(&[NO_NAME]), MISSING).await {
-            if reply.shorthand.removed.iter().any(|name| name == NO_NAME) {
-                self.pass(MISSING)
-            } else {
-                self.fail(MISSING, "an answer without the name".to_owned())
-            }
+    async fn subscriptions(&mut self, first: &Reply) {
+        if let Some((_, reply)) = self.begin(self.ask(&[NO_NAME]), MISSING).await {
+            let is_removed = reply.shorthand.removed.iter().any(|name| name == NO_NAME);
+            self.push(MISSING, Outcome::of(is_removed, || "an answer without the name".to_owned()));
         }
         let Some(name) = first.shorthand.names.first() else {
             return self.skip(AGAIN, "there are no resources");
         };
-        if let Some((mut session, reply)) = self.begin(ask(&[name]), AGAIN).await {
-            session.send(ProbeRequest { nonce: reply.shorthand.nonce.clone(), ..ask(&[]) }).await;
-            session.send(ask(&[name])).await;
-            match self.next(&mut session, self.of.patience).await {
-                Some(Ok(reply)) if reply.shorthand.names.contains(name) => self.pass(AGAIN),
-                Some(Ok(_)) => self.fail(AGAIN, format!("an answer without {name:?}")),
-                Some(Err(status)) => self.fail(AGAIN, ended(&status)),
-                None => self.fail(AGAIN, "no answer".to_owned()),
-            }
+        if let Some((mut session, reply)) = self.begin(self.ask(&[name]), AGAIN).await {
+            let nonce = reply.shorthand.nonce.clone();
+            session.send(ProbeRequest { nonce, ..self.ask(&[]) }).await;
+            session.send(self.ask(&[name])).await;
+            let answer = self.next(&mut session, self.of.patience).await;
+            self.judge(AGAIN, answer, Outcome::Failed("no answer".to_owned()), |reply| {
+                Outcome::of(reply.has(name), || format!("an answer without {name:?}"))
+            });
         }
     }
 
@@ -275,7 +282,7 @@ impl Probe<'_> {
         let Some(mut session) = self.open(ANSWERED).await else { return };
         for type_url in [one, other] {
             self.type_url.clone_from(type_url);
-            session.send(ProbeRequest { type_url: type_url.clone(), ..ProbeRequest::default() }).await;
+            session.send(self.ask(&[])).await;
             self.next(&mut session, self.of.patience).await;
         }
     }
@@ -283,12 +290,14 @@ impl Probe<'_> {
     async fn unknown_collection(&mut self) {
         NO_COLLECTION.clone_into(&mut self.type_url);
         let Some(mut session) = self.open(UNKNOWN).await else { return };
-        session.send(ProbeRequest { type_url: NO_COLLECTION.to_owned(), ..ProbeRequest::default() }).await;
+        session.send(self.ask(&[])).await;
         match self.next(&mut session, self.of.patience).await {
-            Some(Ok(_)) => self.pass(UNKNOWN),
-            Some(Err(status)) if status.code() == Code::InvalidArgument => self.pass(UNKNOWN),
-            Some(Err(status)) => self.fail(UNKNOWN, ended(&status)),
-            None => self.fail(UNKNOWN, "no answer".to_owned()),
+            Some(Err(status)) if status.code() == Code::InvalidArgument => {
+                self.push(UNKNOWN, Outcome::Passed);
+            }
+            answer => {
+                self.judge(UNKNOWN, answer, Outcome::Failed("no answer".to_owned()), |_| Outcome::Passed);
+            }
         }
     }
 
@@ -296,27 +305,18 @@ impl Probe<'_> {
     async fn begin(&mut self, ask: ProbeRequest, check: &'static str) -> Option<(Session, Reply)> {
         let mut session = self.open(check).await?;
         session.send(ask).await;
-        match self.next(&mut session, self.of.patience).await {
-            Some(Ok(reply)) => Some((session, reply)),
-            Some(Err(status)) => {
-                self.fail(check, ended(&status));
-                None
-            }
-            None => {
-                self.fail(check, format!("no answer within {:?}", self.of.patience));
-                None
-            }
-        }
+        let observed = match self.next(&mut session, self.of.patience).await {
+            Some(Ok(reply)) => return Some((session, reply)),
+            Some(Err(status)) => ended(&status),
+            None => format!("no answer within {:?}", self.of.patience),
+        };
+        self.push(check, Outcome::Failed(observed));
+        None
     }
 
     async fn open(&mut self, check: &'static str) -> Option<Session> {
-        match Session::open(self.server, self.of).await {
-            Ok(session) => Some(session),
-            Err(status) => {
-                self.fail(check, ended(&status));
-                None
-            }
-        }
+        let session = Session::open(self.server, self.of).await;
+        session.map_err(|status| self.push(check, Outcome::Failed(ended(&status)))).ok()
     }
 
     async fn next(&mut self, session: &mut Session, patience: Duration) -> Option<Result<Reply, Status>> {
@@ -333,27 +333,29 @@ impl Probe<'_> {
 
     /// Fails a check if the server repeats a response. Changed resources may be sent.
     async fn is_silent(&mut self, session: &mut Session, check: &'static str, last: &Reply) {
-        match self.next(session, self.of.silence).await {
-            None => self.pass(check),
-            Some(Ok(reply))
-                if reply.shorthand.version != last.shorthand.version
-                    && !reply.shorthand.version.is_empty() =>
-            {
-                self.skip(check, "the configuration changed meanwhile");
+        let answer = self.next(session, self.of.silence).await;
+        self.judge(check, answer, Outcome::Passed, |Reply { shorthand, .. }| {
+            if shorthand.version != last.shorthand.version && !shorthand.version.is_empty() {
+                return Outcome::Skipped("the configuration changed meanwhile".to_owned());
             }
-            Some(Ok(reply)) => {
-                self.fail(check, format!("a response of {} resources", reply.shorthand.names.len()))
-            }
-            Some(Err(status)) => self.fail(check, ended(&status)),
-        }
+            Outcome::Failed(format!("a response of {} resources", shorthand.names.len()))
+        });
     }
 
-    fn pass(&mut self, rule: &'static str) {
-        self.push(rule, Outcome::Passed);
-    }
-
-    fn fail(&mut self, rule: &'static str, observed: String) {
-        self.push(rule, Outcome::Failed(observed));
+    /// Records the result of an answer: `verdict` on a response, and `silence` without an answer.
+    fn judge(
+        &mut self,
+        rule: &'static str,
+        answer: Option<Result<Reply, Status>>,
+        silence: Outcome,
+        verdict: impl FnOnce(&Reply) -> Outcome,
+    ) {
+        let outcome = match answer {
+            None => silence,
+            Some(Ok(reply)) => verdict(&reply),
+            Some(Err(status)) => Outcome::Failed(ended(&status)),
+        };
+        self.push(rule, outcome);
     }
 
     fn skip(&mut self, rule: &'static str, reason: &str) {
@@ -376,17 +378,18 @@ impl Probe<'_> {
         for &rule in rules {
             let found = self.violations.iter().find(|(_, violation)| violation.rule == rule);
             self.type_url = found.map(|(type_url, _)| type_url.clone()).unwrap_or_default();
-            match found {
-                Some((_, violation)) => self.fail(rule, violation.observed.clone()),
-                None if answered => self.pass(rule),
-                None => self.skip(rule, "there was no response"),
-            }
+            let outcome = match found {
+                Some((_, violation)) => Outcome::Failed(violation.observed.clone()),
+                None if answered => Outcome::Passed,
+                None => Outcome::Skipped("there was no response".to_owned()),
+            };
+            self.push(rule, outcome);
         }
         let mut results: Vec<Check> = Vec::new();
         for check in self.checks {
             match results.iter_mut().find(|known| known.rule == check.rule) {
                 None => results.push(check),
-                Some(known) if severity(&known.outcome) < severity(&check.outcome) => *known = check,
+                Some(known) if known.outcome.severity() < check.outcome.severity() => *known = check,
                 Some(_) => {}
             }
         }
@@ -394,12 +397,19 @@ impl Probe<'_> {
     }
 }
 
-/// Returns the order of outcomes of several types: a failure, then a success, then a check that was not possible.
-fn severity(outcome: &Outcome) -> u8 {
-    match outcome {
-        Outcome::Skipped(_) => 0,
-        Outcome::Passed => 1,
-        Outcome::Failed(_) => 2,
+impl Outcome {
+    /// Returns a success, or a failure with the observation.
+    fn of(passed: bool, observed: impl FnOnce() -> String) -> Self {
+        if passed { Self::Passed } else { Self::Failed(observed()) }
+    }
+
+    /// Returns the order of outcomes of several types: a failure, then a success, then a check that was not possible.
+    fn severity(&self) -> u8 {
+        match self {
+            Self::Skipped(_) => 0,
+            Self::Passed => 1,
+            Self::Failed(_) => 2,
+        }
     }
 }
 
@@ -430,19 +440,19 @@ impl Session {
         let path = PathAndQuery::from_static;
         match of.protocol {
             Protocol::Rest => {}
-            Protocol::Mcp => run(grpc, path(METHOD), asks, replies, mcp, of_mcp),
+            Protocol::Mcp => run::<_, Resources>(grpc, path(METHOD), asks, replies, mcp),
             Protocol::Aggregated(Variant::Sotw) => {
-                run(grpc, path(WHOLE), asks, replies, aggregated, of_aggregated);
+                run::<_, MeshConfigResponse>(grpc, path(WHOLE), asks, replies, aggregated);
             }
             Protocol::Aggregated(Variant::Delta) => {
-                let (request, reply) = (aggregated_delta, of_aggregated_delta);
-                run(grpc, path(CHANGES), asks, replies, request, reply);
+                let request = aggregated_delta;
+                run::<_, IncrementalMeshConfigResponse>(grpc, path(CHANGES), asks, replies, request);
             }
-            Protocol::Xds(api, Variant::Sotw) => {
-                run(grpc, api.path(Variant::Sotw), asks, replies, sotw, of_sotw);
+            Protocol::Xds(api, variant @ Variant::Sotw) => {
+                run::<_, DiscoveryResponse>(grpc, api.path(variant), asks, replies, sotw);
             }
-            Protocol::Xds(api, Variant::Delta) => {
-                run(grpc, api.path(Variant::Delta), asks, replies, delta, of_delta);
+            Protocol::Xds(api, variant @ Variant::Delta) => {
+                run::<_, DeltaDiscoveryResponse>(grpc, api.path(variant), asks, replies, delta);
             }
         }
         Ok(session)
@@ -482,7 +492,7 @@ fn poll(
             answer = pending().boxed();
             let reply = match answered {
                 Ok(None) => continue,
-                Ok(Some(response)) => Ok(of_sotw(response)),
+                Ok(Some(response)) => Ok(Reply::of(response)),
                 Err(error) => Err(Status::unknown(error.to_string())),
             };
             if replies.send(reply).await.is_err() {
@@ -496,17 +506,15 @@ fn poll(
 fn run<Q, P>(
     grpc: Grpc<PeerChannel>,
     path: PathAndQuery,
-    mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
+    asks: mpsc::Receiver<(ProbeRequest, Node)>,
     replies: mpsc::Sender<Result<Reply, Status>>,
     to_request: fn(ProbeRequest, Node) -> Q,
-    of_response: fn(P) -> Reply,
 ) where
     Q: Message + 'static,
-    P: Message + Default + 'static,
+    P: Rules + Message + Default + 'static,
 {
     tokio::spawn(async move {
-        let requests = stream::poll_fn(move |context| asks.poll_recv(context));
-        let requests = requests.map(move |(ask, node)| to_request(ask, node));
+        let requests = outbox(asks).map(move |(ask, node)| to_request(ask, node));
         let carried = async {
             let mut responses: Streaming<P> = match open(grpc, path, requests).await {
                 Ok(response) => response.into_inner(),
@@ -517,7 +525,7 @@ fn run<Q, P>(
             };
             loop {
                 let reply = match responses.message().await {
-                    Ok(Some(response)) => Ok(of_response(response)),
+                    Ok(Some(response)) => Ok(Reply::of(response)),
                     Ok(None) => return,
                     Err(status) => Err(status),
                 };
@@ -597,33 +605,4 @@ fn delta(ask: ProbeRequest, node: Node) -> DeltaDiscoveryRequest {
         error_detail: refusal(ask.refused),
         ..DeltaDiscoveryRequest::default()
     }
-}
-
-fn of_mcp(response: Resources) -> Reply {
-    let violations = response_rules::of_mcp(&response);
-    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
-}
-
-fn of_aggregated(response: MeshConfigResponse) -> Reply {
-    let violations = response_rules::of_aggregated(&response);
-    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
-}
-
-fn of_aggregated_delta(response: IncrementalMeshConfigResponse) -> Reply {
-    let metadata = response.resources.iter().filter_map(|resource| resource.metadata.as_ref());
-    let versions = metadata.map(|metadata| (metadata.name.clone(), metadata.version.clone()));
-    let violations = response_rules::of_aggregated_delta(&response);
-    Reply { versions: versions.collect(), violations, shorthand: response.shorthand() }
-}
-
-fn of_sotw(response: DiscoveryResponse) -> Reply {
-    let violations = response_rules::of_sotw(&response);
-    Reply { shorthand: response.shorthand(), violations, versions: BTreeMap::new() }
-}
-
-fn of_delta(response: DeltaDiscoveryResponse) -> Reply {
-    let versions =
-        response.resources.iter().map(|resource| (resource.name.clone(), resource.version.clone()));
-    let violations = response_rules::of_delta(&response);
-    Reply { versions: versions.collect(), violations, shorthand: response.shorthand() }
 }

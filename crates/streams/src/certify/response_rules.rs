@@ -1,5 +1,7 @@
 //! Rules for the content of a single response.
 
+use std::collections::BTreeMap;
+
 use prost_reflect::DynamicMessage;
 
 use super::Violation;
@@ -8,6 +10,7 @@ use crate::{
         envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse, Resource as Discovered},
         istio::mcp::v1alpha1::{IncrementalMeshConfigResponse, MeshConfigResponse, Resource, Resources},
     },
+    stream::shorthand::Summarize,
     types::Types,
 };
 use mixer_adapter_config::Collection;
@@ -24,47 +27,72 @@ const MCP_RESOURCE: &str = "istio.mcp.v1alpha1.Resource";
 /// The type of bodies that have no specific type.
 const STRUCT: &str = "google.protobuf.Struct";
 
-pub(super) fn of_mcp(response: &Resources) -> Vec<Violation> {
-    let mut found = of_resources(&response.collection, &response.resources);
-    // No check requests changes.
-    if response.incremental {
-        found.push(Violation::new(INCREMENTAL, "a response that is a change"));
-    } else if let Some(name) = response.removed_resources.first() {
-        found.push(Violation::new(REMOVED, format!("the removal of {name:?}")));
+/// The rules for the content of a response.
+pub(super) trait Rules: Summarize {
+    /// Returns the violations in its content.
+    fn violations(&self) -> Vec<Violation>;
+
+    /// Returns the versions of its resources by name, if it has them.
+    fn versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
-    found
 }
 
-pub(super) fn of_aggregated(response: &MeshConfigResponse) -> Vec<Violation> {
-    of_resources(&response.type_url, &response.resources)
+impl Rules for Resources {
+    fn violations(&self) -> Vec<Violation> {
+        let mut found = of_resources(&self.collection, &self.resources);
+        // No check requests changes.
+        if self.incremental {
+            found.push(Violation::new(INCREMENTAL, "a response that is a change"));
+        } else if let Some(name) = self.removed_resources.first() {
+            found.push(Violation::new(REMOVED, format!("the removal of {name:?}")));
+        }
+        found
+    }
 }
 
-pub(super) fn of_aggregated_delta(response: &IncrementalMeshConfigResponse) -> Vec<Violation> {
-    let mut found = of_resources("", &response.resources);
-    let metadata = response.resources.iter().filter_map(|resource| resource.metadata.as_ref());
-    found.extend(unversioned(metadata.map(|metadata| (&*metadata.name, &*metadata.version))));
-    found
+impl Rules for MeshConfigResponse {
+    fn violations(&self) -> Vec<Violation> {
+        of_resources(&self.type_url, &self.resources)
+    }
 }
 
-pub(super) fn of_sotw(response: &DiscoveryResponse) -> Vec<Violation> {
-    let bodies = response.resources.iter().enumerate();
-    bodies.filter_map(|(place, any)| of_body(&response.type_url, &format!("resource {place}"), any)).collect()
+impl Rules for IncrementalMeshConfigResponse {
+    fn violations(&self) -> Vec<Violation> {
+        let mut found = of_resources("", &self.resources);
+        let metadata = self.resources.iter().filter_map(|resource| resource.metadata.as_ref());
+        found.extend(unversioned(metadata.map(|metadata| (&*metadata.name, &*metadata.version))));
+        found
+    }
+
+    fn versions(&self) -> BTreeMap<String, String> {
+        let metadata = self.resources.iter().filter_map(|resource| resource.metadata.as_ref());
+        metadata.map(|metadata| (metadata.name.clone(), metadata.version.clone())).collect()
+    }
 }
 
-pub(super) fn of_delta(response: &DeltaDiscoveryResponse) -> Vec<Violation> {
-    let mut found: Vec<_> = response
-        .resources
-        .iter()
-        .filter_map(|resource| match &resource.resource {
-            Some(any) => of_body(&response.type_url, &resource.name, any),
+impl Rules for DiscoveryResponse {
+    fn violations(&self) -> Vec<Violation> {
+        let bodies = self.resources.iter().enumerate();
+        bodies.filter_map(|(place, any)| of_body(&self.type_url, &format!("resource {place}"), any)).collect()
+    }
+}
+
+impl Rules for DeltaDiscoveryResponse {
+    fn violations(&self) -> Vec<Violation> {
+        let bodies = self.resources.iter().filter_map(|resource| match &resource.resource {
+            Some(any) => of_body(&self.type_url, &resource.name, any),
             // Only the time to live of a resource is renewed without it.
             None if resource.ttl.is_some() => None,
             None => Some(absent(&resource.name)),
-        })
-        .collect();
-    let versions = response.resources.iter().map(|resource| (&*resource.name, &*resource.version));
-    found.extend(unversioned(versions));
-    found
+        });
+        let versions = self.resources.iter().map(|resource| (&*resource.name, &*resource.version));
+        bodies.chain(unversioned(versions)).collect()
+    }
+
+    fn versions(&self) -> BTreeMap<String, String> {
+        self.resources.iter().map(|resource| (resource.name.clone(), resource.version.clone())).collect()
+    }
 }
 
 fn unversioned<'r>(mut resources: impl Iterator<Item = (&'r str, &'r str)>) -> Option<Violation> {
@@ -155,7 +183,7 @@ mod tests {
                 resources: vec![resource],
                 ..DeltaDiscoveryResponse::default()
             };
-            let found: Vec<_> = of_delta(&response).iter().map(|violation| violation.rule).collect();
+            let found: Vec<_> = response.violations().iter().map(|violation| violation.rule).collect();
             assert_eq!(found, rules, "{response:?}");
         }
     }

@@ -75,12 +75,12 @@ fn replace(message: &mut DynamicMessage, old: &str, new: &str, json: impl FnOnce
 fn set_json(message: &mut DynamicMessage, field: &str, json: Json) -> bool {
     let Some(descriptor) = message.descriptor().get_field_by_name(field) else { return false };
     let Some(inner) = descriptor.kind().as_message().cloned() else { return false };
-    let read = |json| read_json(&inner, json).map(Value::Message);
     let value = match json {
         Json::Array(items) if descriptor.is_list() => {
-            items.into_iter().map(read).collect::<Result<_, _>>().map(Value::List)
+            let items = items.into_iter().map(|json| read_json(&inner, json).map(Value::Message));
+            items.collect::<Result<_, _>>().map(Value::List)
         }
-        json => read(json),
+        json => read_json(&inner, json).map(Value::Message),
     };
     value.map(|value| message.set_field(&descriptor, value)).is_ok()
 }
@@ -158,8 +158,8 @@ fn typed_per_route(message: &mut DynamicMessage) {
     };
     let mut rest = HashMap::new();
     for (name, config) in configs {
-        let of = |name: &MapKey| config_per_route(name.as_str()?);
-        let message_of = config.as_message().zip(of(&name)).and_then(|(fields, of)| of_struct(fields, of));
+        let of = name.as_str().and_then(config_per_route);
+        let message_of = config.as_message().zip(of).and_then(|(fields, of)| of_struct(fields, of));
         match message_of.and_then(|config| any(&config, &message.descriptor())) {
             Some(config) => _ = typed.insert(name, Value::Message(config)),
             None => _ = rest.insert(name, config),

@@ -89,7 +89,8 @@ fn eager() -> DialOptions {
 
 fn settings() -> SourceSettings {
     let wanted = Wanted { collection: COLLECTION.to_owned(), required: true };
-    SourceSettings { collections: vec![wanted], ..SourceSettings::new("ns") }
+    let longest_wait = eager().longest_wait;
+    SourceSettings { collections: vec![wanted], longest_wait, ..SourceSettings::new("ns") }
 }
 
 fn start(source: StreamSource) -> mpsc::Receiver<Offer> {
@@ -101,7 +102,7 @@ fn start(source: StreamSource) -> mpsc::Receiver<Offer> {
 fn follow(address: SocketAddr, client: Arc<tls::Client>) -> mpsc::Receiver<Offer> {
     let peer = Peer::secured(address.to_string(), client);
     assert_eq!(peer.to_string(), format!("mcps://{address}"));
-    start(StreamSource::mcp(peer, &settings()).with_dial_options(eager()))
+    start(StreamSource::mcp(peer, &settings()))
 }
 
 async fn next(offers: &mut mpsc::Receiver<Offer>) -> Offer {
@@ -176,7 +177,7 @@ async fn a_server_is_shown_the_token_that_its_file_has_at_each_connection() {
     let file = files.write("token", "one\n");
     let tls = tls_client(credentials(&files, &authority, &[SINK]), &[]);
     let peer = Peer::secured(&*address, tls).with_token_file(Some(file.as_ref()));
-    let _offers = start(StreamSource::mcp(peer, &settings()).with_dial_options(eager()));
+    let _offers = start(StreamSource::mcp(peer, &settings()));
     let mut until = async |token: &str| {
         let shown = async { while shown.recv().await.unwrap().as_deref() != Some(token) {} };
         timeout(Duration::from_secs(10), shown).await.unwrap();

@@ -11,9 +11,10 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::metrics::StreamMetrics;
@@ -60,21 +61,18 @@ impl Drop for CountedStream {
 /// An admitted stream, until it is dropped or evicted.
 #[derive(Debug)]
 pub(crate) struct AdmittedStream {
-    /// Fails when the stream is evicted.
-    displaced: oneshot::Receiver<Infallible>,
+    evicted: CancellationToken,
     _place: TakenPlace,
     _counted: CountedStream,
 }
 
 impl AdmittedStream {
     /// Waits until the stream is evicted for a stream of a connection with fewer, and returns its status.
-    pub(crate) async fn gave_way(&mut self) -> Status {
-        match (&mut self.displaced).await {
-            Ok(never) => match never {},
-            Err(_) => Status::resource_exhausted(
-                "too many streams are open, and its connection has more than others; try again later",
-            ),
-        }
+    pub(crate) async fn evicted(&self) -> Status {
+        self.evicted.cancelled().await;
+        Status::resource_exhausted(
+            "too many streams are open, and its connection has more than others; try again later",
+        )
     }
 }
 
@@ -97,24 +95,18 @@ type Place = (usize, u64);
 /// many waiting connections nor a flood of new connections can use up the rate.
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: BTreeMap<Place, Waiting>,
-    open: BTreeMap<Place, Open>,
+    waiting: BTreeMap<Place, Admitting>,
+    open: BTreeMap<Place, Admitting>,
     arrivals: u64,
     newest_is_next: bool,
 }
 
-/// A stream in the queue. It is refused when this is dropped.
+/// A stream that waits or is open.
 #[derive(Debug)]
-struct Waiting {
+struct Admitting {
     permit: OwnedSemaphorePermit,
-    admitted: oneshot::Sender<oneshot::Receiver<Infallible>>,
-}
-
-/// An open stream. It ends when this is dropped.
-#[derive(Debug)]
-struct Open {
-    permit: OwnedSemaphorePermit,
-    _displaced: oneshot::Sender<Infallible>,
+    admitted: CancellationToken,
+    evicted: CancellationToken,
 }
 
 /// The place of a stream, in the queue or open. Dropping it frees the place, so that waiting is cancel safe.
@@ -142,31 +134,35 @@ impl Admission {
 
     async fn enter_from(&self, streams: &ConnectionStreams) -> Result<AdmittedStream, Status> {
         let (counted, others) = streams.add();
-        let (place, admitted) = self.queue(others).ok_or_else(|| self.refused())?;
+        let [admitted, evicted] = [CancellationToken::new(), CancellationToken::new()];
+        let place = self.queue(others, &admitted, &evicted).ok_or_else(|| self.refused())?;
         tokio::select! {
             biased;
-            admitted = admitted => match admitted {
-                Ok(displaced) => Ok(AdmittedStream { displaced, _place: place, _counted: counted }),
-                Err(_) => Err(self.refused()),
-            },
+            () = evicted.cancelled() => Err(self.refused()),
+            () = admitted.cancelled() => Ok(AdmittedStream { evicted, _place: place, _counted: counted }),
             never = self.admit_all() => match never {},
         }
     }
 
     /// Takes a place in the queue. At the limit, it evicts a stream of a connection with more streams.
-    fn queue(&self, others: usize) -> Option<(TakenPlace, oneshot::Receiver<oneshot::Receiver<Infallible>>)> {
+    fn queue(
+        &self,
+        others: usize,
+        admitted: &CancellationToken,
+        evicted: &CancellationToken,
+    ) -> Option<TakenPlace> {
         let mut queue = self.queue.lock();
         let free = self.free.clone().try_acquire_owned().ok();
-        let permit = free.or_else(|| queue.displace_waiting(others)).or_else(|| {
-            let permit = queue.displace_open(others)?;
+        let permit = free.or_else(|| evict(&mut queue.waiting, others)).or_else(|| {
+            let permit = evict(&mut queue.open, others)?;
             self.metrics.refused();
             Some(permit)
         })?;
         queue.arrivals += 1;
         let place = (others, queue.arrivals);
-        let (sender, admitted) = oneshot::channel();
-        queue.waiting.insert(place, Waiting { permit, admitted: sender });
-        Some((TakenPlace { queue: self.queue.clone(), place }, admitted))
+        let (admitted, evicted) = (admitted.clone(), evicted.clone());
+        queue.waiting.insert(place, Admitting { permit, admitted, evicted });
+        Some(TakenPlace { queue: self.queue.clone(), place })
     }
 
     /// Admits the streams in the queue at the rate, until the stream that waits for this is admitted itself.
@@ -201,16 +197,13 @@ impl Queue {
     /// Admits the next stream. Returns whether there was one.
     fn admit_next(&mut self) -> bool {
         let Some((place, next)) = self.next() else { return false };
-        let (displaced, end) = oneshot::channel();
-        // Fails if the client has given up meanwhile.
-        if next.admitted.send(end).is_ok() {
-            self.open.insert(place, Open { permit: next.permit, _displaced: displaced });
-        }
+        next.admitted.cancel();
+        self.open.insert(place, next);
         true
     }
 
     /// Takes the stream that is admitted next.
-    fn next(&mut self) -> Option<(Place, Waiting)> {
+    fn next(&mut self) -> Option<(Place, Admitting)> {
         let (fewest, _) = *self.waiting.first_key_value()?.0;
         self.newest_is_next = !self.newest_is_next;
         if self.newest_is_next {
@@ -219,18 +212,13 @@ impl Queue {
         }
         self.waiting.pop_first()
     }
+}
 
-    /// Refuses the last stream in the queue, if it came when its connection had more than this number of others. Returns its permit.
-    fn displace_waiting(&mut self, others: usize) -> Option<OwnedSemaphorePermit> {
-        let last = self.waiting.last_entry().filter(|last| last.key().0 > others)?;
-        Some(last.remove().permit)
-    }
-
-    /// Ends the open stream that came when its connection had the most others, if these are more than this number. Returns its permit.
-    fn displace_open(&mut self, others: usize) -> Option<OwnedSemaphorePermit> {
-        let last = self.open.last_entry().filter(|last| last.key().0 > others)?;
-        Some(last.remove().permit)
-    }
+/// Ends the stream that came when its connection had the most others, if these are more than this number. Returns its permit.
+fn evict(streams: &mut BTreeMap<Place, Admitting>, others: usize) -> Option<OwnedSemaphorePermit> {
+    let last = streams.last_entry().filter(|last| last.key().0 > others)?.remove();
+    last.evicted.cancel();
+    Some(last.permit)
 }
 
 impl Drop for TakenPlace {
@@ -335,11 +323,11 @@ mod tests {
         for _ in 0..2 {
             let connection = ConnectionStreams::default();
             honest.push(enter(&admission, &connection).await.await.unwrap().unwrap());
-            assert_eq!(open.pop().unwrap().gave_way().await.code(), Code::ResourceExhausted);
+            assert_eq!(open.pop().unwrap().evicted().await.code(), Code::ResourceExhausted);
         }
         assert!(is_refused(enter(&admission, &ConnectionStreams::default()).await).await, "all have one");
-        let first = &mut open[0];
-        assert!(tokio::time::timeout(EVERY, first.gave_way()).await.is_err(), "it stays");
+        let first = &open[0];
+        assert!(tokio::time::timeout(EVERY, first.evicted()).await.is_err(), "it stays");
         drop((open, honest));
         assert_eq!(admission.free.available_permits(), 3);
         assert!(admission.queue.lock().open.is_empty());

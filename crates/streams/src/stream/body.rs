@@ -41,7 +41,7 @@ pub enum BodyError {
 pub(super) fn to_spec(body: &Any) -> Result<(Json, Vec<Finding>), BodyError> {
     let name = body.message_name();
     let Some(descriptor) = Types::own(name) else {
-        return Ok((json!({ TYPE: body.type_url, VALUE: STANDARD.encode(&body.value) }), Vec::new()));
+        return Ok((undecoded(body), Vec::new()));
     };
     let message = DynamicMessage::decode(descriptor, body.value.clone());
     let message = message.map_err(|error| BodyError::Decode(name.to_owned(), error))?;
@@ -61,31 +61,29 @@ pub(super) fn to_known_spec(body: &Any) -> Result<(Json, Vec<Finding>), BodyErro
 
 /// Returns a body for people: as [`to_spec`] does, and also for known types that are not this program's own.
 pub(super) fn readable(body: &Any) -> Result<Json, BodyError> {
-    let foreign = || {
-        let descriptor = Types::default()
-            .find(body.message_name())
-            .filter(|_| Types::own(body.message_name()).is_none())?;
-        let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
-        // A part of an unknown type has no JSON.
-        let mut spec = serde_json::to_value(&message).ok()?;
-        spec.as_object_mut()?.insert(TYPE.to_owned(), body.type_url.as_str().into());
-        Some(spec)
-    };
-    foreign().map_or_else(|| to_spec(body).map(|(spec, _)| spec), Ok)
+    let foreign = if Types::own(body.message_name()).is_none() { decoded_json(body) } else { None };
+    foreign.map_or_else(|| to_spec(body).map(|(spec, _)| spec), Ok)
+}
+
+/// Returns the JSON form of a message of an unknown type.
+fn undecoded(any: &Any) -> Json {
+    json!({ TYPE: any.type_url, VALUE: STANDARD.encode(&any.value) })
 }
 
 /// Returns the JSON form of an embedded message; the bytes if its type is unknown.
 pub(crate) fn to_json(any: &Any) -> Json {
-    let bytes = || json!({ TYPE: any.type_url, VALUE: STANDARD.encode(&any.value) });
     if let Some((rest, body)) = unwrapped(any) {
         let known = Types::default().find(body.message_name()).is_some();
         let body = decoded_json(&body).or_else(|| (!known).then(|| to_json(&body)));
-        return body.zip(decoded_json(&rest)).map_or_else(bytes, |(body, mut json)| {
-            json[BODY] = body;
-            json
-        });
+        return body.zip(decoded_json(&rest)).map_or_else(
+            || undecoded(any),
+            |(body, mut json)| {
+                json[BODY] = body;
+                json
+            },
+        );
     }
-    decoded_json(any).unwrap_or_else(bytes)
+    decoded_json(any).unwrap_or_else(|| undecoded(any))
 }
 
 /// Returns a message of a known type as JSON. A part of an unknown type has no JSON.
@@ -116,8 +114,8 @@ fn wrapper(any: &Any) -> Result<Resource, DecodeError> {
 pub(crate) fn named(body: &Any) -> Option<String> {
     let descriptor = Types::default().find(body.message_name())?;
     let message = DynamicMessage::decode(descriptor, body.value.clone()).ok()?;
-    let text = |field| message.get_field_by_name(field)?.as_str().map(str::to_owned);
-    text("name").or_else(|| text("cluster_name"))
+    let name = message.get_field_by_name("name").or_else(|| message.get_field_by_name("cluster_name"))?;
+    name.as_str().map(str::to_owned)
 }
 
 /// Returns whether bodies that are this message have a name, as [`named`] reads it.

@@ -1,6 +1,9 @@
 //! Decodes pushed resources, and encodes served ones.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use super::{
     body, name,
@@ -37,11 +40,11 @@ pub(crate) fn decode(change: &RawChange, source: &str) -> (Change, Vec<Validatio
             Err(error) => faults.push(ValidationError::error(error.to_string()).of(name)),
         }
     }
-    let removed = || change.removed.iter().map(|name| resource_name(name, kind(&collection, None))).collect();
     let content = if change.full {
         Content::Full(resources)
     } else {
-        Content::Partial { added: resources, removed: removed() }
+        let removed = change.removed.iter().map(|name| resource_name(name, kind(&collection, None)));
+        Content::Partial { added: resources, removed: removed.collect() }
     };
     (Change { collection, version: change.version.clone(), content }, faults)
 }
@@ -52,24 +55,7 @@ pub(in crate::stream) fn encode(types: &Types, change: &Change) -> (RawChange, V
         Content::Full(_) => (true, &[] as &[ResourceName]),
         Content::Partial { removed, .. } => (false, &removed[..]),
     };
-    let resources = change.content.resources();
-    let mut faults = Vec::new();
-    let mut served = Vec::with_capacity(resources.len());
-    let mut names = BTreeMap::new();
-    for resource in resources {
-        if let Some(first) = names.insert(&resource.name, &resource.origin) {
-            faults.push(resource.error("", format!("is given twice; the first is at {first}")));
-            names.insert(&resource.name, first);
-            continue;
-        }
-        match encode_resource(types, resource) {
-            Ok((fit, deprecated)) => {
-                served.push(Arc::new(fit));
-                faults.extend(deprecated.iter().map(|finding| resource.finding(finding, "")));
-            }
-            Err(fault) => faults.push(fault),
-        }
-    }
+    let (served, faults) = encode_resources(types, change.content.resources().iter().map(|known| &**known));
     let change = RawChange {
         collection: change.collection.as_str().into(),
         version: change.version.clone(),
@@ -83,22 +69,32 @@ pub(in crate::stream) fn encode(types: &Types, change: &Change) -> (RawChange, V
 /// Returns the faults for which resources that are not Mixer's own, such as Envoy's, cannot be served to other
 /// programs.
 pub fn check(types: &Types, resources: &[Resource]) -> Vec<ValidationError> {
-    let mut faults = Vec::new();
-    let mut names = BTreeMap::new();
-    for resource in resources.iter().filter(|resource| resource.role().is_none()) {
-        if let Some(first) = names.insert((&resource.collection, &resource.name), &resource.origin) {
-            faults.push(resource.error("", format!("is given twice; the first is at {first}")));
-            names.insert((&resource.collection, &resource.name), first);
-            continue;
+    encode_resources(types, resources.iter().filter(|resource| resource.role().is_none())).1
+}
+
+/// Encodes resources. Those that cannot be encoded, or have the name of an earlier one, are faults.
+fn encode_resources<'r>(
+    types: &Types,
+    resources: impl Iterator<Item = &'r Resource>,
+) -> (Vec<Arc<RawResource>>, Vec<ValidationError>) {
+    let (mut served, mut faults, mut names) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for resource in resources {
+        match names.entry((&resource.collection, &resource.name)) {
+            Entry::Vacant(place) => _ = place.insert(&resource.origin),
+            Entry::Occupied(first) => {
+                faults.push(resource.error("", format!("is given twice; the first is at {}", first.get())));
+                continue;
+            }
         }
         match encode_resource(types, resource) {
-            Ok((_, deprecated)) => {
-                faults.extend(deprecated.iter().map(|finding| resource.finding(finding, "")))
+            Ok((fit, deprecated)) => {
+                served.push(Arc::new(fit));
+                faults.extend(deprecated.iter().map(|finding| resource.finding(finding, "")));
             }
             Err(fault) => faults.push(fault),
         }
     }
-    faults
+    (served, faults)
 }
 
 fn encode_resource(

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    ops::Deref,
     sync::{
         LazyLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -38,7 +39,7 @@ pub struct StreamMetrics {
 type Labels = Vec<(&'static str, String)>;
 
 /// The families of both sides.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Series {
     clients: Family<Labels, Gauge>,
     streams: Family<Labels, Untyped>,
@@ -67,16 +68,14 @@ impl<M: Clone> Collections<M> {
         Self { family: Family::new_with_constructor(series), count: AtomicUsize::new(0) }
     }
 
-    /// Returns the labels of a collection, or of the others beyond the limits.
-    fn labels(&self, collection: &str, labels: impl Fn(&str) -> Labels) -> Labels {
+    /// Returns the series of a collection, or of the others beyond the limits.
+    fn get(&self, collection: &str, labels: impl Fn(&str) -> Labels) -> impl Deref<Target = M> {
         let own = labels(collection);
         let is_known = self.family.get(&own).is_some();
-        if collection.len() > LONGEST {
-            return labels(OTHERS);
-        }
-        let fits = is_known
-            || self.count.load(Relaxed) < MAX_SERIES && self.count.fetch_add(1, Relaxed) < MAX_SERIES;
-        if fits { own } else { labels(OTHERS) }
+        let fits = collection.len() <= LONGEST
+            && (is_known
+                || self.count.load(Relaxed) < MAX_SERIES && self.count.fetch_add(1, Relaxed) < MAX_SERIES);
+        self.family.get_or_create(&if fits { own } else { labels(OTHERS) })
     }
 }
 
@@ -111,23 +110,16 @@ impl EncodeMetric for Untyped {
     }
 }
 
-impl Default for Series {
+impl Default for Collections<Histogram> {
+    /// Sizes in bytes, to 1 GiB.
     fn default() -> Self {
-        // To 1 GiB.
-        let sizes: fn() -> Histogram = || Histogram::new(exponential_buckets(1.0, 4.0, 16));
-        Self {
-            clients: Family::default(),
-            streams: Family::default(),
-            refused: Family::default(),
-            out_of_order: Counter::default(),
-            sizes: Collections::new(sizes),
-            acks: Collections::new(Counter::default),
-            nacks: Collections::new(Counter::default),
-            unsent: Family::default(),
-            unreceived: Family::default(),
-            v2: Family::default(),
-            v2_requests: Mutex::default(),
-        }
+        Self::new(|| Histogram::new(exponential_buckets(1.0, 4.0, 16)))
+    }
+}
+
+impl Default for Collections<Counter> {
+    fn default() -> Self {
+        Self::new(Counter::default)
     }
 }
 
@@ -219,25 +211,23 @@ impl StreamMetrics {
 
     /// Counts a received message and its size in bytes.
     pub(crate) fn received(&self, collection: &str, bytes: usize) {
-        let labels = self.series.sizes.labels(collection, |collection| self.collection(collection));
-        self.series.sizes.family.get_or_create(&labels).observe(bytes as f64);
+        self.series.sizes.get(collection, |collection| self.collection(collection)).observe(bytes as f64);
     }
 
     /// Counts an accepted push.
     pub(crate) fn acked(&self, collection: &str) {
-        let labels = self.series.acks.labels(collection, |collection| self.collection(collection));
-        self.series.acks.family.get_or_create(&labels).inc();
+        self.series.acks.get(collection, |collection| self.collection(collection)).inc();
     }
 
     /// Counts a refused push. Codes that gRPC does not define count as UNKNOWN.
     pub(crate) fn nacked(&self, collection: &str, code: i32) {
         let code = status_name(Code::from_i32(code) as i32);
-        let labels = self.series.nacks.labels(collection, |collection| {
+        let series = self.series.nacks.get(collection, |collection| {
             let mut labels = self.collection(collection);
             labels.push(("code", code.clone().into_owned()));
             labels
         });
-        self.series.nacks.family.get_or_create(&labels).inc();
+        series.inc();
     }
 
     /// Counts a request for a type of version 2 of Envoy's API, by the type URL and the id of the client.

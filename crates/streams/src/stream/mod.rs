@@ -5,6 +5,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod body;
+mod clock;
 pub(crate) mod convert;
 mod document;
 mod keepalive;

@@ -1,7 +1,6 @@
 use std::{
     error::Error,
-    fmt,
-    io::{self, Read as _},
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -25,7 +24,7 @@ use super::keepalive::Keepalive;
 use mixer_adapter_net::{
     HttpClient,
     grpc::CallMemory,
-    open_file,
+    read_file,
     tls::{self, Connector},
     with_causes,
 };
@@ -60,16 +59,16 @@ impl Interceptor for Bearer {
 }
 
 /// The maximum length of a token in bytes.
-const MAX_TOKEN: u64 = 64 << 10;
+const MAX_TOKEN: usize = 64 << 10;
 
 /// A file whose token cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenFileError {
     #[error("the token file {0} cannot be read: {1}")]
     Read(PathBuf, io::Error),
-    #[error("the token file {0} is longer than {MAX_TOKEN} bytes; write one token")]
-    TooLong(PathBuf),
-    #[error("the token file {0} has no token that a header can carry; write one line of ASCII")]
+    #[error(
+        "the token file {0} has no token that a header can carry; write one line of ASCII of at most {MAX_TOKEN} bytes"
+    )]
     Invalid(PathBuf),
 }
 
@@ -107,15 +106,9 @@ impl Peer {
     /// Returns the header with the token, if requests have one.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>, TokenFileError> {
         let Some(path) = self.token_file.as_deref().filter(|_| self.tls.is_some()) else { return Ok(None) };
-        let mut token = Vec::new();
-        open_file(path)
-            .and_then(|file| file.take(MAX_TOKEN + 1).read_to_end(&mut token))
-            .map_err(|error| TokenFileError::Read(path.to_owned(), error))?;
-        if token.len() as u64 > MAX_TOKEN {
-            return Err(TokenFileError::TooLong(path.to_owned()));
-        }
+        let token = read_file(path).map_err(|error| TokenFileError::Read(path.to_owned(), error))?;
         let token = token.trim_ascii();
-        let is_token = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+        let is_token = (1..=MAX_TOKEN).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
         let value = is_token.then(|| HeaderValue::from_bytes(&[b"Bearer ", token].concat()));
         let mut value = value.and_then(Result::ok).ok_or_else(|| TokenFileError::Invalid(path.to_owned()))?;
         value.set_sensitive(true);
@@ -204,7 +197,8 @@ where
     Q: Message + 'static,
     P: Message + Default + 'static,
 {
-    let not_ready = |error: T::Error| format!("the connection is not ready: {}", error.into());
-    grpc.ready().await.map_err(|error| Status::unavailable(not_ready(error)))?;
+    grpc.ready()
+        .await
+        .map_err(|error| Status::unavailable(format!("the connection is not ready: {}", error.into())))?;
     grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
 }

@@ -29,8 +29,7 @@ fn descriptors(version: &str) -> ProtoSet {
     let packages = metadata["packages"].as_array().unwrap();
     let package = packages.iter().find(|package| package["name"] == "envoy-types").unwrap();
     let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
-    let set = fs::read(manifest.with_file_name("src/generated/types.bin")).unwrap();
-    ProtoSet::from_descriptors(&set).unwrap()
+    ProtoSet::open(&[manifest.with_file_name("src/generated/types.bin")], &[]).unwrap()
 }
 
 #[test]

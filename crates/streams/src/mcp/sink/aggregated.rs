@@ -127,7 +127,8 @@ impl Dialect for Aggregated {
         self.is_answered.store(true, Relaxed);
         let system_version_info = version.clone();
         let collection = self.requested.get(&type_url).unwrap_or(&type_url).clone();
-        let nonce = self.types.remember(&collection, Answer { type_url, nonce, version });
+        let nonce =
+            self.types.remember(&collection, Answer { type_url, nonce, version, ..Answer::default() });
         let push = Resources { system_version_info, collection, resources, nonce, ..Resources::default() };
         Received::push(push)
     }

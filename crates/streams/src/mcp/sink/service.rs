@@ -62,7 +62,7 @@ impl ResourceSink for ResourceSinkService {
 }
 
 /// Receives pushes until either side ends the stream.
-async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>, mut admitted: AdmittedStream) {
+async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>, admitted: AdmittedStream) {
     let status = loop {
         tokio::select! {
             push = pushes.message() => match push {
@@ -70,7 +70,7 @@ async fn receive(stream: driver::Stream, mut pushes: Streaming<Resources>, mut a
                 Ok(None) => break Status::ok("the source ended it"),
                 Err(status) => break status,
             },
-            status = admitted.gave_way() => break status,
+            status = admitted.evicted() => break status,
             () = stream.ended.cancelled() => break Status::aborted("the sink ended it"),
         }
     };

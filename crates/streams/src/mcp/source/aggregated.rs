@@ -18,7 +18,7 @@ use crate::{
             catalogue::Catalogue,
             dialogue::{Dialogue, Event},
             driver::ConfigServer,
-            method::Method,
+            method::stream_method,
             pushed::Pushed,
         },
     },
@@ -37,13 +37,13 @@ pub(super) fn mount(
     admission: &Arc<Admission>,
     options: &ServiceOptions,
 ) -> axum::Router {
-    let whole = Method::new(source, admission, options, source.requests(), |_: &ConfigServer| {
+    let whole = stream_method(source, admission, options, source.requests(), |_: &ConfigServer| {
         Translated::new(false, read_whole, write_whole)
     });
-    let changes = Method::new(source, admission, options, source.requests(), |_: &ConfigServer| {
+    let changes = stream_method(source, admission, options, source.requests(), |_: &ConfigServer| {
         Translated::new(true, read_changes, write_changes)
     });
-    router.route_service(WHOLE, whole).route_service(CHANGES, changes)
+    router.route(WHOLE, whole).route(CHANGES, changes)
 }
 
 /// A stream of MCP with other messages.
@@ -59,7 +59,9 @@ impl<Req, Push> Translated<Req, Push> {
     }
 }
 
-impl<Req: prost::Message + Summarize, Push: prost::Message + Summarize> Dialogue for Translated<Req, Push> {
+impl<Req: prost::Message + Summarize + 'static, Push: prost::Message + Summarize + 'static> Dialogue
+    for Translated<Req, Push>
+{
     type Request = Req;
     type Push = Push;
 

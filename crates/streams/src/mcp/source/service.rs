@@ -6,7 +6,7 @@ use super::{aggregated, stream::McpStream};
 use crate::stream::{
     admission::{Admission, ServiceOptions},
     metrics::SOURCE,
-    source::{driver::ConfigServer, method::Method},
+    source::{driver::ConfigServer, method::stream_method},
 };
 use mixer_adapter_net::Rate;
 
@@ -25,11 +25,11 @@ pub fn default_options() -> ServiceOptions {
 /// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let admission = Arc::new(Admission::new(options, &SOURCE));
-    let streams = Method::new(source, &admission, options, source.requests(), |source: &ConfigServer| {
+    let streams = stream_method(source, &admission, options, source.requests(), |source: &ConfigServer| {
         McpStream::new(source.incremental())
     });
     let router = services.axum_router_mut();
     let grown = aggregated::mount(std::mem::take(router), source, &admission, options);
-    *router = grown.route_service(METHOD, streams);
+    *router = grown.route(METHOD, streams);
     services
 }

@@ -176,15 +176,16 @@ impl McpStream {
             nonce,
             ..Resources::default()
         };
-        let message = |entry: &Entry| entry.resource().to_message();
         Some(match delta {
             Some(delta) => Pushed::from(Resources {
-                resources: delta.changed.iter().map(|entry| message(entry)).collect(),
+                resources: delta.changed.iter().map(|entry| entry.to_message()).collect(),
                 removed_resources: delta.removed.iter().map(|(name, _)| name.to_string()).collect(),
                 incremental: true,
                 ..push
             }),
-            None => Pushed { message: push, shared: state.encoded(Encoding::Mcp, RESOURCES, message) },
+            None => {
+                Pushed { message: push, shared: state.encoded(Encoding::Mcp, RESOURCES, Entry::to_message) }
+            }
         })
     }
 }

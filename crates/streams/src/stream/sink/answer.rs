@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use super::{
     Mode,
-    collection::{Collection, Origin, Outcome, ProposalId, RefusedPush, Waiting},
+    collection::{Origin, Outcome, ProposalId, RefusedPush, SinkCollection, Waiting},
     held::Difference,
     machine::{Output, SinkDecision, SinkMachine},
     nack::NackError,
@@ -19,7 +19,7 @@ use crate::proto::istio::mcp::v1alpha1::RequestResources;
 impl SinkMachine {
     /// Processes the queued pushes, up to the first that the application has to decide on.
     pub(super) fn process(&mut self, name: &Arc<str>, now: Instant) {
-        while let Some(waiting) = self.collections.get_mut(name).and_then(Collection::next) {
+        while let Some(waiting) = self.collections.get_mut(name).and_then(SinkCollection::next) {
             self.process_push(name, waiting, now);
         }
     }
@@ -57,7 +57,7 @@ impl SinkMachine {
     }
 
     /// Compares a push with the offered state; `None` if the push is based on an unknown state.
-    fn difference(&self, collection: &Collection, stream: StreamId, push: Push) -> Option<Difference> {
+    fn difference(&self, collection: &SinkCollection, stream: StreamId, push: Push) -> Option<Difference> {
         let offered = &collection.offered;
         if !push.incremental {
             return Some(offered.compare(push));

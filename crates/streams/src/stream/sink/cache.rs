@@ -16,7 +16,7 @@ use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::{nack::ResourceError, view::CollectionView};
+use super::{collection::SinkCollection, nack::ResourceError};
 use crate::{proto::istio::mcp::v1alpha1::Resources, stream::raw_resource::RawResource};
 use mixer_adapter_config::source::MAX_FILE;
 
@@ -177,7 +177,7 @@ impl Writer {
         Self { unwritten, wake, task }
     }
 
-    pub(super) fn enqueue(&self, collection: CollectionView<'_>) {
+    pub(super) fn enqueue(&self, collection: &SinkCollection) {
         let cached = CachedCollection {
             collection: collection.name().to_string(),
             version: collection.version().to_owned(),

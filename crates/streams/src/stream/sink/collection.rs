@@ -6,7 +6,10 @@ use super::{
     nack::NackError,
     stream::StreamId,
 };
-use crate::{proto::istio::mcp::v1alpha1::Resources, stream::raw_change::RawChange};
+use crate::{
+    proto::istio::mcp::v1alpha1::Resources,
+    stream::{raw_change::RawChange, raw_resource::RawResource},
+};
 
 /// The number of pushes of one stream that may wait for the application's decision on an earlier one. Correct sources
 /// wait for answers, and have one unanswered push.
@@ -14,7 +17,7 @@ const WAITING: usize = 8;
 
 /// The state of one collection. It outlives streams.
 #[derive(Debug)]
-pub(super) struct Collection {
+pub struct SinkCollection {
     pub(super) name: Arc<str>,
     pub(super) required: bool,
     /// The state that was offered to the application: the valid part of the source's state. Pushes are compared with
@@ -90,7 +93,7 @@ pub(super) struct RefusedPush {
     pub(super) nack: NackError,
 }
 
-impl Collection {
+impl SinkCollection {
     pub(super) fn new(name: Arc<str>, required: bool) -> Self {
         Self {
             name,
@@ -175,5 +178,47 @@ impl Collection {
             }
         }
         self.outcome = Some(outcome);
+    }
+}
+
+impl SinkCollection {
+    /// Returns its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns whether readiness waits for it.
+    pub fn required(&self) -> bool {
+        self.required
+    }
+
+    /// Returns its resources in use, in the order of names.
+    pub fn resources(&self) -> impl ExactSizeIterator<Item = &Arc<RawResource>> {
+        self.live.resources()
+    }
+
+    /// Returns the source's version of the state in use.
+    pub fn version(&self) -> &str {
+        self.live.version()
+    }
+
+    /// Returns the version that was acknowledged and waits for other configuration.
+    pub fn pending(&self) -> Option<&str> {
+        matches!(self.outcome, Some(Outcome::Pending)).then(|| self.offered.version())
+    }
+
+    /// Returns whether a push of it was accepted since the start.
+    pub fn synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Returns whether the source refused to serve it.
+    pub fn unsupported(&self) -> bool {
+        self.unsupported.is_some()
+    }
+
+    /// Returns the version that was refused last and the reason, unless one was accepted since.
+    pub fn refused(&self) -> Option<(&str, &NackError)> {
+        self.refused.as_ref().map(|refused| (refused.version.as_str(), &refused.nack))
     }
 }

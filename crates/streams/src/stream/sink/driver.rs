@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::{
@@ -29,7 +29,12 @@ use super::{
 };
 use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
-    stream::{metrics::SINK, raw_change::RawChange, shorthand::Trace},
+    stream::{
+        clock::{now, sleep_until},
+        metrics::SINK,
+        raw_change::RawChange,
+        shorthand::Trace,
+    },
 };
 use mixer_adapter_config::{Decision, Decisions, Offer, source::SourceStatus};
 
@@ -271,17 +276,5 @@ impl Driver {
             let _ = handle.requests.try_send(Err(status));
             handle.ended.cancel();
         }
-    }
-}
-
-/// The time of the runtime, which tests may have stopped.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
-async fn sleep_until(wakeup: Option<Instant>) {
-    match wakeup {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }

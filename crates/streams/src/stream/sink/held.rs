@@ -71,11 +71,10 @@ impl Held {
                 .cloned()
                 .collect()
         };
-        let differs = |resource: &RawResource| {
-            self.resources.get(&resource.name).is_none_or(|held| **held != *resource)
-        };
-        let changed = push.resources.into_values();
-        let changed = changed.filter(|resource| differs(resource) && !gone.contains(&resource.name));
+        let changed = push.resources.into_values().filter(|resource| {
+            let held = self.resources.get(&resource.name);
+            held.is_none_or(|held| **held != *resource) && !gone.contains(&resource.name)
+        });
         Difference {
             changed: changed.map(|resource| Arc::new(resource.detached())).collect(),
             removed: gone.into_iter().filter(|name| self.resources.contains_key(name)).collect(),

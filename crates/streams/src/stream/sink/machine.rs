@@ -9,12 +9,11 @@ use tonic::{Code, Status};
 
 use super::{
     Mode, SinkOptions,
-    collection::{Collection, Origin, Outcome, ProposalId},
+    collection::{Origin, Outcome, ProposalId, SinkCollection},
     held::Difference,
     nack::NackError,
     request::{is_unsupported, nack_request, request},
     stream::{Base, Stream, StreamId},
-    view::CollectionView,
 };
 use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
@@ -102,7 +101,7 @@ pub struct Closed {
 pub struct SinkMachine {
     pub(super) options: SinkOptions,
     pub(super) node: SinkNode,
-    pub(super) collections: BTreeMap<Arc<str>, Collection>,
+    pub(super) collections: BTreeMap<Arc<str>, SinkCollection>,
     pub(super) streams: BTreeMap<StreamId, Stream>,
     pub(super) outputs: VecDeque<Output>,
     probed: Option<Instant>,
@@ -114,7 +113,7 @@ impl SinkMachine {
         let node = SinkNode { id: options.id.clone(), annotations: options.annotations.clone() };
         let collections = options.collections.iter().map(|wanted| {
             let name: Arc<str> = wanted.collection.as_str().into();
-            (name.clone(), Collection::new(name, wanted.required))
+            (name.clone(), SinkCollection::new(name, wanted.required))
         });
         Self {
             node,
@@ -229,7 +228,7 @@ impl SinkMachine {
 
     /// Returns the collection that a source does not have, by the status of a stream that it ended. A status that names several
     /// collections does not say which one.
-    fn unsupported(&mut self, status: &Status) -> Option<&mut Collection> {
+    fn unsupported(&mut self, status: &Status) -> Option<&mut SinkCollection> {
         let mut named =
             self.collections.values_mut().filter(|collection| is_unsupported(status, &collection.name));
         let first = named.next();
@@ -278,19 +277,19 @@ impl SinkMachine {
     }
 
     /// Returns the state of each collection, in the order of their names.
-    pub fn collections(&self) -> impl Iterator<Item = CollectionView<'_>> {
-        self.collections.values().map(CollectionView)
+    pub fn collections(&self) -> impl Iterator<Item = &SinkCollection> {
+        self.collections.values()
     }
 
     /// Returns the state of a collection.
-    pub fn collection(&self, name: &str) -> Option<CollectionView<'_>> {
-        self.collections.get(name).map(CollectionView)
+    pub fn collection(&self, name: &str) -> Option<&SinkCollection> {
+        self.collections.get(name)
     }
 
     /// Offers an unsupported collection as empty, unless a part of it was pushed before.
     fn propose_empty(&mut self, name: &Arc<str>) {
         let is_unknown =
-            |collection: &Collection| collection.outcome.is_none() && collection.deciding.is_none();
+            |collection: &SinkCollection| collection.outcome.is_none() && collection.deciding.is_none();
         if self.collections.get(name).is_some_and(is_unknown) {
             self.propose(name, Origin::Sink, String::new(), Difference::default());
         }

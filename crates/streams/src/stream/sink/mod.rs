@@ -17,18 +17,16 @@ mod request;
 mod status;
 mod stream;
 pub(crate) mod type_urls;
-mod view;
 
 use std::{collections::BTreeMap, time::Duration};
 
 pub use cache::Cache;
-pub use collection::ProposalId;
+pub use collection::{ProposalId, SinkCollection};
 pub use dialect::{Dialect, Received, Variant};
 pub use driver::Sink;
 pub use machine::{Closed, Output, SinkDecision, SinkMachine};
 pub use nack::{NackError, ResourceError};
 pub use stream::StreamId;
-pub use view::CollectionView;
 
 use super::shorthand::Trace;
 use crate::settings::Wanted;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use prost::Message as _;
 use tonic::Status;
 
-use super::{health::is_error, machine::SinkMachine, stream::StreamId, view::CollectionView};
+use super::{collection::SinkCollection, health::is_error, machine::SinkMachine, stream::StreamId};
 use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources},
     stream::metrics::{Client, SINK},
@@ -78,13 +78,13 @@ impl Observed {
             id: machine.node().id.clone(),
             annotations: machine.node().annotations.clone(),
             peers: self.peers.values().map(|(peer, _)| peer.clone()).collect(),
-            collections: machine.collections().map(|collection| self.collection(&collection)).collect(),
+            collections: machine.collections().map(|collection| self.collection(collection)).collect(),
             messages: self.journal.snapshot(),
             last_error: None,
         }
     }
 
-    fn collection(&self, collection: &CollectionView<'_>) -> CollectionStatus {
+    fn collection(&self, collection: &SinkCollection) -> CollectionStatus {
         let accepted = self.accepted.get(collection.name());
         CollectionStatus {
             collection: collection.name().to_string(),

@@ -41,6 +41,16 @@ pub(crate) struct Answer {
     pub(crate) type_url: String,
     pub(crate) nonce: String,
     pub(crate) version: String,
+    pub(crate) versions: PushedVersions,
+}
+
+/// The versions of the resources of a push.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PushedVersions {
+    /// Whether the push is the whole collection.
+    pub(crate) whole: bool,
+    /// Names, with the versions of the resource and of the server, if the server has one.
+    pub(crate) changed: Vec<(String, String, String)>,
 }
 
 /// The treatment of a push.
@@ -171,7 +181,7 @@ mod tests {
     #[test]
     fn a_push_without_a_nonce_is_distinct_from_a_question_and_answered_without_one() {
         let mut types = requested();
-        let push = Answer { type_url: NEW.to_owned(), nonce: String::new(), version: "7".to_owned() };
+        let push = Answer { type_url: NEW.to_owned(), version: "7".to_owned(), ..Answer::default() };
         let key = types.remember(GATEWAYS, push.clone());
         assert!(!key.is_empty());
         assert_eq!(types.answer(GATEWAYS, &key), Some(push));

@@ -76,10 +76,10 @@ impl Catalogue {
         former: Option<&Arc<View>>,
     ) -> Option<Arc<View>> {
         let state = self.snapshot(collection)?;
-        let known = |place| former.and_then(|former: &Arc<View>| former.referring().get(place));
-        let referring = referrers(collection).iter().enumerate();
-        let referring =
-            referring.filter_map(|(place, referrer)| self.seen_by(referrer, node, known(place))).collect();
+        let referring = referrers(collection).iter().enumerate().filter_map(|(place, referrer)| {
+            self.seen_by(referrer, node, former.and_then(|former| former.referring().get(place)))
+        });
+        let referring = referring.collect();
         Some(View::of(state, referring, node, former))
     }
 

@@ -8,8 +8,8 @@ use mixer_adapter_core::proto;
 
 /// The protocol of a source on one stream, without I/O: requests go in, pushes come out.
 pub(crate) trait Dialogue: Send {
-    type Request: prost::Message + Summarize;
-    type Push: prost::Message + Summarize;
+    type Request: prost::Message + Summarize + 'static;
+    type Push: prost::Message + Summarize + 'static;
 
     /// Handles a request. An error ends the stream.
     fn on_request(&mut self, request: Self::Request, catalogue: &Catalogue) -> Result<Event, Status>;

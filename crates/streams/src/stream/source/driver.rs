@@ -1,9 +1,6 @@
 //! The tasks of a source: one per stream, each with a state machine.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -19,7 +16,13 @@ use super::{
 };
 use crate::{
     certify::client_rules::ClientRules,
-    stream::{admission::AdmittedStream, metrics::SOURCE, raw_change::RawChange, shorthand::Summarize as _},
+    stream::{
+        admission::AdmittedStream,
+        clock::{now, sleep_until},
+        metrics::SOURCE,
+        raw_change::RawChange,
+        shorthand::Summarize as _,
+    },
 };
 use mixer_adapter_config::{ValidationError, envoy};
 use mixer_adapter_core::framework::setters;
@@ -201,7 +204,7 @@ impl ConfigServer {
         pushes: mpsc::Sender<Result<Pushed<D::Push>, Status>>,
         limits: ExchangeLimits,
     ) -> Served {
-        let ExchangeLimits { requests: rate, memory, mut admitted } = limits;
+        let ExchangeLimits { requests: rate, memory, admitted } = limits;
         let mut catalogue = self.catalogue.subscribe();
         let mut bucket = Bucket::new(rate);
         let registered = self.registry.register(peer);
@@ -214,7 +217,7 @@ impl ConfigServer {
             let wakeup = dialogue.wakeup();
             let request = async {
                 if let Some(at) = bucket.wait(now()) {
-                    tokio::time::sleep_until(at.into()).await;
+                    sleep_until(Some(at)).await;
                 }
                 requests.message().await
             };
@@ -254,10 +257,10 @@ impl ConfigServer {
                     }
                 },
                 Ok(()) = catalogue.changed() => continue,
-                () = sleep_until(wakeup), if wakeup.is_some() => continue,
+                () = sleep_until(wakeup) => continue,
                 status = async {
-                    match &mut admitted {
-                        Some(admitted) => admitted.gave_way().await,
+                    match &admitted {
+                        Some(admitted) => admitted.evicted().await,
                         None => std::future::pending().await,
                     }
                 } => status,
@@ -274,17 +277,6 @@ impl ConfigServer {
             }
             return Served { status, good };
         }
-    }
-}
-
-/// The time of the runtime, which tests may have stopped.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    if let Some(at) = at {
-        tokio::time::sleep_until(at.into()).await;
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     envoy_v2::translate::{self, TranslateError},
+    proto::istio::mcp::v1alpha1::Resource,
     stream::raw_resource::RawResource,
 };
 use mixer_adapter_config::annotations::SELECTOR;
@@ -98,6 +99,11 @@ impl Entry {
 
     pub(crate) fn resource(&self) -> &RawResource {
         &self.resource
+    }
+
+    /// Returns the resource as a message of MCP.
+    pub(crate) fn to_message(&self) -> Resource {
+        self.resource.to_message()
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -35,10 +35,6 @@ impl LastGood {
         let errors = faults.iter().filter(|fault| fault.is_error());
         let faulty: HashSet<&Path> =
             errors.filter_map(|fault| Some(Path::new(&*fault.origin.as_ref()?.source))).collect();
-        // The path of an error may be a directory.
-        let is_faulty = |resource: &Resource| {
-            Path::new(&*resource.origin.source).ancestors().any(|path| faulty.contains(path))
-        };
         let mut read: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (change, encoded) in changes.iter().zip(encoded) {
             if let Content::Full(resources) = &change.content {
@@ -61,14 +57,14 @@ impl LastGood {
             let known: HashSet<_> = before.resources.iter().map(|resource| resource.name.clone()).collect();
             let names: HashSet<_> = resources.iter().map(|resource| resource.name.clone()).collect();
             let gone = before.resources.into_iter().filter(|resource| !names.contains(&resource.name));
-            let stale: Vec<_> = gone.filter(|resource| is_faulty(resource)).collect();
+            let stale: Vec<_> = gone.filter(|resource| is_faulty(resource, &faulty)).collect();
             let count = stale.len();
             resources.extend(stale);
             if count > 0 || before.stale > 0 {
                 kept.push(Change::new(collection.clone(), Content::Full(resources.clone())));
             }
             // New resources of a file with an error do not stay when they leave it.
-            resources.retain(|resource| !is_faulty(resource) || known.contains(&resource.name));
+            resources.retain(|resource| !is_faulty(resource, &faulty) || known.contains(&resource.name));
             self.served.insert(collection, Served { resources, stale: count });
         }
         kept
@@ -78,4 +74,9 @@ impl LastGood {
     pub(super) fn stale(&self) -> usize {
         self.served.values().map(|served| served.stale).sum()
     }
+}
+
+/// Returns whether a resource came from one of the faulty files; the path of an error may be a directory.
+fn is_faulty(resource: &Resource, faulty: &HashSet<&Path>) -> bool {
+    Path::new(&*resource.origin.source).ancestors().any(|path| faulty.contains(path))
 }

@@ -1,11 +1,8 @@
-use std::{
-    convert::Infallible,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{convert::Infallible, sync::Arc};
 
+use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
-use futures_util::{FutureExt as _, Stream, future::BoxFuture, stream::unfold};
+use futures_util::{Stream, stream::unfold};
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::StreamBody;
@@ -18,7 +15,6 @@ use tonic::{
     metadata::MetadataValue,
 };
 use tonic_prost::ProstCodec;
-use tower_service::Service;
 
 use super::{
     dialogue::Dialogue,
@@ -38,43 +34,48 @@ use mixer_adapter_net::{
 const VERSION: &str = "config.source.version";
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// A method of gRPC that serves streams of some dialogue.
+/// Returns a method of gRPC whose streams run the state machines that `dialogue` creates, with a rate of requests per
+/// stream.
 ///
 /// A push that is not shared is encoded in separate memory. In tonic's codec, a stream holds a buffer for its longest
 /// message, and the first push may contain all resources.
+pub(crate) fn stream_method<F, D>(
+    source: &ConfigServer,
+    admission: &Arc<Admission>,
+    options: &ServiceOptions,
+    requests: Rate,
+    dialogue: F,
+) -> MethodRouter
+where
+    F: Fn(&ConfigServer) -> D + Clone + Send + Sync + 'static,
+    D: Dialogue<Request: Default> + 'static,
+{
+    let (source, admission, max_message_size) = (source.clone(), admission.clone(), options.max_message_size);
+    let method = Method { source, admission, max_message_size, requests };
+    any(move |request: axum::extract::Request| {
+        let (method, dialogue) = (method.clone(), dialogue(&method.source));
+        async move {
+            let opened = method.open(request, dialogue).await;
+            opened.unwrap_or_else(|refusal| limit_message(refusal).into_http())
+        }
+    })
+}
+
 #[derive(Clone, Debug)]
-pub(crate) struct Method<F> {
+struct Method {
     source: ConfigServer,
     admission: Arc<Admission>,
     max_message_size: usize,
     requests: Rate,
-    dialogue: F,
 }
 
-impl<F> Method<F> {
-    /// Creates a method whose streams run the state machines that `dialogue` creates, with a rate of requests per
-    /// stream.
-    pub(crate) fn new(
-        source: &ConfigServer,
-        admission: &Arc<Admission>,
-        options: &ServiceOptions,
-        requests: Rate,
-        dialogue: F,
-    ) -> Self {
-        let (source, admission) = (source.clone(), admission.clone());
-        Self { source, admission, max_message_size: options.max_message_size, requests, dialogue }
-    }
-
+impl Method {
     /// Admits a stream, and serves it in a new task.
-    async fn open<B, D>(self, request: http::Request<B>) -> Result<http::Response<Body>, Status>
-    where
-        F: Fn(&ConfigServer) -> D,
-        D: Dialogue + 'static,
-        D::Request: Default + 'static,
-        D::Push: Message + 'static,
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn open<D: Dialogue<Request: Default> + 'static>(
+        self,
+        request: axum::extract::Request,
+        dialogue: D,
+    ) -> Result<http::Response<Body>, Status> {
         let encoding = match request.headers().get("grpc-encoding").map(HeaderValue::as_bytes) {
             None | Some(b"identity") => None,
             Some(b"gzip") => Some(CompressionEncoding::Gzip),
@@ -97,7 +98,7 @@ impl<F> Method<F> {
         tracing::info!(peer, "sink connected");
         let limits = ExchangeLimits { requests: self.requests, memory, admitted: Some(admitted) };
         let (pushes, outgoing) = mpsc::channel(1);
-        let (dialogue, source) = ((self.dialogue)(&self.source), self.source);
+        let source = self.source;
         tokio::spawn(async move {
             let served = source.exchange(dialogue, peer.clone(), requests, pushes, limits).await;
             let status = &served.status;
@@ -139,27 +140,4 @@ fn trailers(status: Status) -> HeaderMap {
         trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(status.code())));
     }
     trailers
-}
-
-impl<F, D, B> Service<http::Request<B>> for Method<F>
-where
-    F: Fn(&ConfigServer) -> D + Clone + Send + 'static,
-    D: Dialogue + 'static,
-    D::Request: Default + 'static,
-    D::Push: Message + 'static,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let opened = self.clone().open(request);
-        async { Ok(opened.await.unwrap_or_else(|refusal| limit_message(refusal).into_http())) }.boxed()
-    }
 }

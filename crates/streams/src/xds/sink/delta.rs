@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     node::XdsClient,
-    unwrap,
-    versions::{Push, Unanswered, Versions},
+    unwrap::{self, Unwrapped},
+    versions::Versions,
 };
 use crate::{
     proto::{
@@ -11,10 +11,9 @@ use crate::{
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
     stream::{
-        name,
         sink::{
             dialect::{Dialect, Received},
-            type_urls::{Answer, Arrived, TypeUrls},
+            type_urls::{Answer, Arrived, PushedVersions, TypeUrls},
         },
         type_url::collection_of,
     },
@@ -37,7 +36,6 @@ pub struct Delta {
     /// The collections whose whole set was pushed, or whose versions the sink sent.
     based: BTreeSet<String>,
     versions: Versions,
-    unanswered: Unanswered,
 }
 
 impl Delta {
@@ -49,7 +47,6 @@ impl Delta {
             requested: BTreeSet::new(),
             based: BTreeSet::new(),
             versions,
-            unanswered: Unanswered::default(),
         }
     }
 
@@ -99,12 +96,12 @@ impl Dialect for Delta {
             let versions = self.versions.to_send(&request.collection, request.initial_resource_versions);
             return urls.into_iter().map(|url| self.subscription(url, versions.clone())).collect();
         }
-        let push = self.unanswered.take(&request.collection, &request.response_nonce);
-        if let (Some(push), None) = (push, &request.error_detail) {
-            self.versions.accepted(push);
-        }
         let answer = self.types.answer(&request.collection, &request.response_nonce);
-        answer.map(|answer| self.answer(answer, request.error_detail)).into_iter().collect()
+        let Some(mut answer) = answer else { return Vec::new() };
+        if request.error_detail.is_none() {
+            self.versions.accepted(request.collection, std::mem::take(&mut answer.versions));
+        }
+        vec![self.answer(answer, request.error_detail)]
     }
 
     fn on_response(&mut self, response: DeltaDiscoveryResponse) -> Received<DeltaDiscoveryRequest> {
@@ -112,41 +109,23 @@ impl Dialect for Delta {
             system_version_info, resources, type_url, nonce, removed_resources, ..
         } = response;
         let arrived = self.types.arrived(&type_url, resources.is_empty());
-        let answer = Answer { type_url, nonce, version: system_version_info.clone() };
+        let answer = Answer { type_url, nonce, ..Answer::default() };
         match arrived {
             Arrived::Of(collection) => {
                 let first = self.based.insert(collection.clone());
-                let are_heartbeats = !first
-                    && removed_resources.is_empty()
-                    && !resources.is_empty()
-                    && resources
-                        .iter()
-                        .all(|discovered| discovered.resource.is_none() && discovered.ttl.is_some());
                 let incremental = !first && resources.iter().all(unwrap::is_named);
-                let mut changed = Vec::new();
-                let mut lifetimes = Vec::new();
-                let resources = resources.into_iter().filter_map(|discovered| {
-                    let version = discovered.version.clone();
-                    if let Some(ttl) = discovered.ttl.and_then(unwrap::lifetime) {
-                        lifetimes.push((name::normal(&collection, &discovered.name).into_owned(), ttl));
-                    }
-                    let resource = unwrap::resource(discovered)?;
-                    let metadata = resource.metadata.clone().unwrap_or_default();
-                    if !version.is_empty() {
-                        let name = name::normal(&collection, &metadata.name).into_owned();
-                        changed.push((name, metadata.version, version));
-                    }
-                    Some(resource)
-                });
-                let resources = resources.collect();
+                let is_empty = resources.is_empty() && removed_resources.is_empty();
+                let Unwrapped { resources, lifetimes, versions: changed } =
+                    unwrap::all(&collection, resources);
+                let are_heartbeats =
+                    !first && !is_empty && resources.is_empty() && removed_resources.is_empty();
                 let lifetimes = (!lifetimes.is_empty()).then(|| (collection.clone(), lifetimes));
                 // There is nothing to decide, and the next heartbeat may wait for the answer.
                 if are_heartbeats {
                     return Received { lifetimes, ..Received::replies(vec![self.answer(answer, None)]) };
                 }
-                let nonce = self.types.remember(&collection, answer);
-                let push = Push { collection: collection.clone(), whole: !incremental, changed };
-                self.unanswered.push(nonce.clone(), push);
+                let versions = PushedVersions { whole: !incremental, changed };
+                let nonce = self.types.remember(&collection, Answer { versions, ..answer });
                 let push = Resources {
                     system_version_info,
                     collection,

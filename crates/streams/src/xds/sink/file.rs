@@ -13,7 +13,7 @@ use futures_util::{
     stream::{BoxStream, unfold},
 };
 use mixer_adapter_net::read_file_within;
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecursiveMode;
 use prost::Message as _;
 use serde_json::Value as Json;
 use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
@@ -36,7 +36,7 @@ use crate::{
     },
     text_format,
 };
-use mixer_adapter_config::source::{MAX_FILE, ReloadRequests};
+use mixer_adapter_config::source::{MAX_FILE, ReloadRequests, watch_path};
 
 /// The maximum number of files of a directory.
 const MAX_FILES: usize = 1000;
@@ -126,7 +126,7 @@ impl Files {
                 }
             }
             // Watched before the next listing, so that no change is missed in between.
-            let _watcher = watcher(&self.path, self.wake.clone());
+            let _watcher = watch_path(&self.path, RecursiveMode::NonRecursive, self.wake.clone());
             if self.requested {
                 self.list().await;
                 if !self.moved.is_empty() {
@@ -240,20 +240,4 @@ fn read(path: &Path) -> Result<DiscoveryResponse, FileError> {
         response.type_url = first.map(|any| any.type_url.clone()).ok_or(FileError::NoType)?;
     }
     Ok(response)
-}
-
-/// Wakes on changes in the directory of the path, or in the path itself.
-fn watcher(path: &Path, wake: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let directory = if path.is_dir() { path } else { parent };
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // This program reads it: that changes nothing.
-        if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
-            // One pending wake-up represents any number of events.
-            let _ = wake.try_send(());
-        }
-    })
-    .ok()?;
-    watcher.watch(directory, RecursiveMode::NonRecursive).ok()?;
-    Some(watcher)
 }

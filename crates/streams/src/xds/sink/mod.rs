@@ -25,4 +25,4 @@ pub use versions::Versions;
 
 /// The interval at which everything is requested again: istiod pushes only changes that affect the kind of proxy that
 /// it takes a client for (docs/behaviour/xds.md#istiod-as-a-source).
-pub const RESYNC: Duration = Duration::from_secs(300);
+pub(crate) const RESYNC: Duration = Duration::from_secs(300);

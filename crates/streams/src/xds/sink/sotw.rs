@@ -1,7 +1,4 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     node::XdsClient,
@@ -12,12 +9,9 @@ use crate::{
         envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
         istio::mcp::v1alpha1::{RequestResources, Resources},
     },
-    stream::{
-        name,
-        sink::{
-            dialect::{Dialect, Received},
-            type_urls::{Answer, Arrived, TypeUrls},
-        },
+    stream::sink::{
+        dialect::{Dialect, Received},
+        type_urls::{Answer, Arrived, TypeUrls},
     },
     xds::source::order::traits,
 };
@@ -61,7 +55,7 @@ impl Sotw {
 
     fn answer(
         &mut self,
-        Answer { type_url, nonce, version }: Answer,
+        Answer { type_url, nonce, version, .. }: Answer,
         error: Option<Status>,
     ) -> DiscoveryRequest {
         if error.is_none() {
@@ -93,26 +87,12 @@ impl Dialect for Sotw {
         let DiscoveryResponse { version_info: version, resources, type_url, nonce, .. } = response;
         let arrived = self.types.arrived(&type_url, resources.is_empty());
         let incremental = !self.pushed.insert(type_url.clone()) && !traits(&type_url).whole;
-        let answer = Answer { type_url, nonce, version };
+        let answer = Answer { type_url, nonce, version, ..Answer::default() };
         match arrived {
             Arrived::Of(collection) => {
-                let mut lifetimes: Vec<(String, Duration)> = Vec::new();
                 let all = resources.len();
-                let resources = resources.into_iter().filter_map(|any| {
-                    let (resource, ttl) = unwrap::any(any);
-                    let (name, resource) = match resource {
-                        Unwrapped::Heartbeat(name) => (name, None),
-                        Unwrapped::Resource(resource) => {
-                            let name = resource.metadata.as_ref().map(|metadata| metadata.name.clone());
-                            (name.unwrap_or_default(), Some(resource))
-                        }
-                    };
-                    if let Some(ttl) = ttl {
-                        lifetimes.push((name::normal(&collection, &name).into_owned(), ttl));
-                    }
-                    resource
-                });
-                let resources: Vec<_> = resources.collect();
+                let Unwrapped { resources, lifetimes, .. } =
+                    unwrap::all(&collection, resources.into_iter().map(unwrap::envelope));
                 let lifetimes = (!lifetimes.is_empty()).then(|| (collection.clone(), lifetimes));
                 // Renewed resources are not deleted.
                 let incremental = incremental || resources.len() < all;

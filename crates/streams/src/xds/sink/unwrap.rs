@@ -10,7 +10,7 @@ use crate::{
         envoy::service::discovery::v3::Resource as Discovered,
         istio::mcp::v1alpha1::{Metadata, Resource},
     },
-    stream::body,
+    stream::{body, name},
 };
 use mixer_adapter_core::proto::Any;
 
@@ -19,42 +19,47 @@ const WRAPPER: &str = "istio.mcp.v1alpha1.Resource";
 /// The message with the name of a resource that has no other place for it.
 const DISCOVERED: &str = "envoy.service.discovery.v3.Resource";
 
-/// A resource of a whole set, without its wrapper.
-pub(super) enum Unwrapped {
-    Resource(Resource),
-    /// A heartbeat of the resource of that name.
-    Heartbeat(String),
+/// The resources of a response, without their wrappers.
+#[derive(Default)]
+pub(super) struct Unwrapped {
+    pub(super) resources: Vec<Resource>,
+    /// Times to live by name, also of resources that are only renewed.
+    pub(super) lifetimes: Vec<(String, Duration)>,
+    /// Names, with the versions of the resource and of the server, if the server has one.
+    pub(super) versions: Vec<(String, String, String)>,
 }
 
-/// Unwraps a resource of a complete response, with its time to live.
-pub(super) fn any(any: Any) -> (Unwrapped, Option<Duration>) {
-    let discovered = if is(&any, DISCOVERED) { Discovered::decode(any.value.clone()).ok() } else { None };
-    match discovered {
-        Some(Discovered { name, version, resource: Some(any), ttl, .. }) => {
-            (Unwrapped::Resource(read(any, &name, &version)), ttl.and_then(lifetime))
+/// Unwraps the resources of a collection. A heartbeat has no resource: it changes nothing.
+pub(super) fn all(collection: &str, discovered: impl IntoIterator<Item = Discovered>) -> Unwrapped {
+    let mut unwrapped = Unwrapped::default();
+    for Discovered { name, version, resource, ttl, .. } in discovered {
+        let resource = match resource {
+            Some(any) => Some(read(any, &name, &version)),
+            None if ttl.is_some() => None,
+            None => {
+                let metadata =
+                    Metadata { name: name.clone(), version: version.clone(), ..Metadata::default() };
+                Some(Resource { metadata: Some(metadata), body: None })
+            }
+        };
+        let own = resource.as_ref().and_then(|resource| resource.metadata.as_ref());
+        let name = name::normal(collection, own.map_or(&name, |own| &own.name)).into_owned();
+        // A time of zero is without limit.
+        let lifetime = ttl.and_then(|ttl| Duration::try_from(ttl).ok()).filter(|ttl| !ttl.is_zero());
+        unwrapped.lifetimes.extend(lifetime.map(|lifetime| (name.clone(), lifetime)));
+        if let Some(own) = own.filter(|_| !version.is_empty()) {
+            unwrapped.versions.push((name, own.version.clone(), version));
         }
-        Some(Discovered { name, resource: None, ttl: Some(ttl), .. }) => {
-            (Unwrapped::Heartbeat(name), lifetime(ttl))
-        }
-        _ => (Unwrapped::Resource(read(any, "", "")), None),
+        unwrapped.resources.extend(resource);
     }
+    unwrapped
 }
 
-/// Converts a time to live; `None` is without limit.
-pub(super) fn lifetime(ttl: prost_types::Duration) -> Option<Duration> {
-    Duration::try_from(ttl).ok().filter(|ttl| !ttl.is_zero())
-}
-
-/// Unwraps a resource of a response of changes. `None` for a heartbeat, which changes nothing.
-pub(super) fn resource(discovered: Discovered) -> Option<Resource> {
-    let Discovered { name, version, resource, ttl, .. } = discovered;
-    match resource {
-        Some(any) => Some(read(any, &name, &version)),
-        None if ttl.is_some() => None,
-        None => {
-            Some(Resource { metadata: Some(Metadata { name, version, ..Metadata::default() }), body: None })
-        }
-    }
+/// Reads a resource of a whole set: the envelope with its name and its time to live, or a body without an envelope.
+pub(super) fn envelope(any: Any) -> Discovered {
+    let enveloped = if is(&any, DISCOVERED) { Discovered::decode(any.value.clone()).ok() } else { None };
+    let enveloped = enveloped.filter(|envelope| envelope.resource.is_some() || envelope.ttl.is_some());
+    enveloped.unwrap_or_else(|| Discovered { resource: Some(any), ..Discovered::default() })
 }
 
 /// Returns whether a resource of a response of changes has a name by which another response can refer to it.

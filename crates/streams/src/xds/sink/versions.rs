@@ -1,9 +1,8 @@
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
+
+use crate::stream::sink::type_urls::PushedVersions;
 
 /// The server's versions of held resources, if those in the resources differ. They are passed from stream to stream.
 #[derive(Clone, Debug, Default)]
@@ -12,42 +11,11 @@ pub struct Versions(Arc<Mutex<BTreeMap<String, Known>>>);
 /// The versions of the resource and of the server, by name.
 type Known = BTreeMap<String, (String, String)>;
 
-/// The number of remembered pushes without an answer.
-const UNANSWERED: usize = 64;
-
-/// The versions of pushes that the sink has not accepted yet.
-#[derive(Debug, Default)]
-pub(super) struct Unanswered(VecDeque<(String, Push)>);
-
-/// The versions of one push.
-#[derive(Debug, Default)]
-pub(super) struct Push {
-    pub(super) collection: String,
-    pub(super) whole: bool,
-    /// Names, with the versions of the resource and of the server.
-    pub(super) changed: Vec<(String, String, String)>,
-}
-
-impl Unanswered {
-    pub(super) fn push(&mut self, nonce: String, push: Push) {
-        if self.0.len() == UNANSWERED {
-            self.0.pop_front();
-        }
-        self.0.push_back((nonce, push));
-    }
-
-    pub(super) fn take(&mut self, collection: &str, nonce: &str) -> Option<Push> {
-        let place =
-            self.0.iter().position(|(other, push)| other == nonce && push.collection == collection)?;
-        self.0.remove(place).map(|(_, push)| push)
-    }
-}
-
 impl Versions {
-    /// Records the versions of an accepted push.
-    pub(super) fn accepted(&self, push: Push) {
+    /// Records the versions of an accepted push of a collection.
+    pub(super) fn accepted(&self, collection: String, push: PushedVersions) {
         let mut collections = self.0.lock();
-        let known = collections.entry(push.collection).or_default();
+        let known = collections.entry(collection).or_default();
         if push.whole {
             known.clear();
         }

@@ -1,8 +1,9 @@
 use super::{
-    dialogue::DiscoveryStream,
     message,
-    stream::{Names, Request, XdsStream},
+    order::Traits,
+    stream::{DiscoveryStream, Names, Request, StreamVariant},
     types::Push,
+    watch::Representation,
 };
 use crate::{
     proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
@@ -14,8 +15,10 @@ pub type DeltaStream = DiscoveryStream<DeltaDiscoveryRequest, DeltaDiscoveryResp
 
 impl DeltaStream {
     /// Creates a stream that has just opened: of all types, or of one.
-    pub fn new(only: Option<&'static str>) -> Self {
-        Self::over(XdsStream::delta(only), request, response)
+    pub fn new(only: Option<&str>) -> Self {
+        let representation: fn(Traits) -> Representation = |_| Representation::Changes;
+        let variant = StreamVariant { representation, wraps: false, read: request, write: response };
+        Self::over(only, variant)
     }
 }
 

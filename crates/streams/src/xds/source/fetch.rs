@@ -1,12 +1,8 @@
 //! Requests without a stream: one answer to one request (docs/behaviour/xds.md#rest).
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
 use futures_util::{
     FutureExt as _,
@@ -23,9 +19,13 @@ use tonic::{
     server::{Grpc, UnaryService},
 };
 use tonic_prost::ProstCodec;
-use tower_service::Service;
 
-use super::{BODY_TIMEOUT, message, name_set::Name, node::sink_id, subscription::Subscription};
+use super::{
+    BODY_TIMEOUT, message,
+    name_set::{Name, name_of},
+    node::sink_id,
+    subscription::Subscription,
+};
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
@@ -83,7 +83,7 @@ impl Query {
         let names: Vec<Name> = request
             .resource_names
             .iter()
-            .map(|resource| Name::of(&name::normal(&collection, resource), None))
+            .map(|resource| name_of(&name::normal(&collection, resource), None))
             .collect();
         let mut subscription = Subscription::new(false);
         subscription.replace(&names)?;
@@ -177,26 +177,48 @@ impl Fetched {
     }
 }
 
-/// A `Fetch` method of gRPC, for one type.
-#[derive(Clone, Debug)]
-pub(super) struct FetchMethod {
-    source: ConfigServer,
-    admission: Arc<Admission>,
-    max_message_size: usize,
-    type_url: &'static str,
+/// Returns a `Fetch` method of gRPC, for one type.
+pub(super) fn method(
+    source: &ConfigServer,
+    admission: &Arc<Admission>,
+    options: &ServiceOptions,
+    type_url: String,
+) -> MethodRouter {
+    let (source, admission, longest) = (source.clone(), admission.clone(), options.max_message_size);
+    any(move |request: axum::extract::Request| {
+        let fetch = Fetch { source: source.clone(), type_url: type_url.clone() };
+        let admitted = admission.request();
+        async move {
+            let admitted = match admitted {
+                Ok(permit) => permit,
+                Err(status) => return status.into_http(),
+            };
+            let mut grpc = Grpc::new(ProstCodec::default())
+                .max_decoding_message_size(longest)
+                .accept_compressed(CompressionEncoding::Gzip);
+            let answered = timeout(BODY_TIMEOUT, grpc.unary(fetch, request)).await;
+            let response = answered.unwrap_or_else(|_| {
+                let late = format!("the request did not arrive in {BODY_TIMEOUT:?}");
+                Status::deadline_exceeded(late).into_http()
+            });
+            // Admitted until it has been written.
+            response.map(move |body| {
+                Body::new(body.map_frame(move |frame| {
+                    let _written_while_admitted = &admitted;
+                    frame
+                }))
+            })
+        }
+    })
 }
 
-impl FetchMethod {
-    pub(super) fn new(
-        source: &ConfigServer,
-        admission: &Arc<Admission>,
-        options: &ServiceOptions,
-        type_url: &'static str,
-    ) -> Self {
-        let (source, admission) = (source.clone(), admission.clone());
-        Self { source, admission, max_message_size: options.max_message_size, type_url }
-    }
+/// A call of a `Fetch` method.
+struct Fetch {
+    source: ConfigServer,
+    type_url: String,
+}
 
+impl Fetch {
     /// Answers with all requested resources, whatever the client has.
     fn answer(&self, request: DiscoveryRequest) -> Result<Response<DiscoveryResponse>, Status> {
         if !request.type_url.is_empty() && request.type_url != self.type_url {
@@ -206,7 +228,7 @@ impl FetchMethod {
             )));
         }
         let request = DiscoveryRequest {
-            type_url: self.type_url.to_owned(),
+            type_url: self.type_url.clone(),
             version_info: String::new(),
             response_nonce: String::new(),
             ..request
@@ -220,52 +242,11 @@ impl FetchMethod {
     }
 }
 
-impl UnaryService<DiscoveryRequest> for FetchMethod {
+impl UnaryService<DiscoveryRequest> for Fetch {
     type Response = DiscoveryResponse;
     type Future = BoxFuture<'static, Result<Response<DiscoveryResponse>, Status>>;
 
     fn call(&mut self, request: Request<DiscoveryRequest>) -> Self::Future {
         ready(self.answer(request.into_inner()).map_err(limit_message)).boxed()
-    }
-}
-
-impl<B> Service<http::Request<B>> for FetchMethod
-where
-    B: http_body::Body + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let method = self.clone();
-        let codec = ProstCodec::<DiscoveryResponse, DiscoveryRequest>::default();
-        async move {
-            let admitted = match method.admission.request() {
-                Ok(permit) => permit,
-                Err(status) => return Ok(status.into_http()),
-            };
-            let longest = method.max_message_size;
-            let mut grpc = Grpc::new(codec)
-                .max_decoding_message_size(longest)
-                .accept_compressed(CompressionEncoding::Gzip);
-            let answered = timeout(BODY_TIMEOUT, grpc.unary(method, request)).await;
-            let late =
-                |_| Status::deadline_exceeded(format!("the request did not arrive in {BODY_TIMEOUT:?}"));
-            let response = answered.map_err(late).unwrap_or_else(Status::into_http);
-            // Admitted until it has been written.
-            Ok(response.map(move |body| {
-                Body::new(body.map_frame(move |frame| {
-                    let _written_while_admitted = &admitted;
-                    frame
-                }))
-            }))
-        }
-        .boxed()
     }
 }

@@ -1,7 +1,7 @@
 //! The server of xDS, which serves the state of an MCP source to clients of xDS (docs/behaviour/xds.md).
 //!
 //! ```text
-//! request --> SotwStream / DeltaStream --> XdsStream --> Types (make before break) --> Watch (state of the client) -->
+//! request --> SotwStream / DeltaStream --> Types (make before break) --> Watch (state of the client) -->
 //! push
 //!                                            ^
 //!                           Catalogue (the same that MCP serves)
@@ -12,7 +12,6 @@
 use std::time::Duration;
 
 mod delta;
-mod dialogue;
 mod fetch;
 mod message;
 mod name_set;
@@ -28,10 +27,10 @@ mod warming;
 mod watch;
 
 pub use delta::DeltaStream;
-pub use dialogue::DiscoveryStream;
 pub use fetch::fetch;
 pub use service::{default_options, mount, services};
 pub use sotw::SotwStream;
+pub use stream::DiscoveryStream;
 
 /// The timeout for the body of a request without a stream.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,52 +1,10 @@
 use std::collections::BTreeMap;
 
-use tonic::Status;
-
 use crate::{
     proto::envoy::config::core::v3::{BuildVersion, Extension, Node, node::UserAgentVersionType},
     stream::source::dialogue::SinkId,
 };
 use mixer_adapter_config::{MAX_TEXT, join_texts, truncate};
-
-/// The part of the name by which clients of gRPC identify themselves, such as `gRPC Go`.
-const GRPC: &str = "gRPC";
-
-/// The type and the client of the requests on a stream. Only the first request has to name the client
-/// (docs/behaviour/xds.md#rule-1-node).
-#[derive(Debug)]
-pub(super) struct RequestContext {
-    only: Option<&'static str>,
-    explicit: bool,
-}
-
-impl RequestContext {
-    /// Creates the context of a stream of all types, or of one.
-    pub(super) fn new(only: Option<&'static str>) -> Self {
-        Self { only, explicit: false }
-    }
-
-    /// Returns the type of a request.
-    pub(super) fn type_url(&mut self, type_url: &str, node: Option<&Node>) -> Result<String, Status> {
-        if let Some(node) = node {
-            self.explicit = node.user_agent_name.starts_with(GRPC);
-        }
-        match self.only {
-            None if type_url.is_empty() => {
-                Err(Status::invalid_argument("a request on a stream of all types needs a type_url"))
-            }
-            Some(only) if !type_url.is_empty() && type_url != only => {
-                Err(Status::invalid_argument(format!("this stream serves {only} alone, not {type_url}")))
-            }
-            Some(only) => Ok(only.to_owned()),
-            None => Ok(type_url.to_owned()),
-        }
-    }
-
-    /// Returns whether the client requests all resources explicitly.
-    pub(super) fn explicit(&self) -> bool {
-        self.explicit
-    }
-}
 
 fn version_text(build: &BuildVersion) -> Option<String> {
     let version = build.version.as_ref()?;

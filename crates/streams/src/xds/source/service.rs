@@ -2,95 +2,45 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::service::Routes;
 
-use super::{delta::DeltaStream, fetch::FetchMethod, rest, sotw::SotwStream};
+use super::{delta::DeltaStream, fetch, rest, sotw::SotwStream};
 use crate::stream::{
     admission::{Admission, ServiceOptions},
     metrics::SOURCE,
-    source::{driver::ConfigServer, method::Method},
+    source::{driver::ConfigServer, method::stream_method},
 };
 use mixer_adapter_net::Rate;
 
-/// The services, the names of their methods without `Stream` or `Delta`, and the type of services of one type
+/// The services, the names of their methods without `Stream` or `Delta`, and the message of services of one type
 /// (docs/behaviour/xds.md#services-and-methods).
-const METHODS: [(&str, &str, Option<&str>); 10] = [
-    ("discovery.v3.AggregatedDiscoveryService", "AggregatedResources", None),
+const METHODS: [(&str, &str, &str); 19] = [
+    ("service.discovery.v3.AggregatedDiscoveryService", "AggregatedResources", ""),
+    ("service.listener.v3.ListenerDiscoveryService", "Listeners", "config.listener.v3.Listener"),
+    ("service.route.v3.RouteDiscoveryService", "Routes", "config.route.v3.RouteConfiguration"),
     (
-        "listener.v3.ListenerDiscoveryService",
-        "Listeners",
-        Some("type.googleapis.com/envoy.config.listener.v3.Listener"),
-    ),
-    (
-        "route.v3.RouteDiscoveryService",
-        "Routes",
-        Some("type.googleapis.com/envoy.config.route.v3.RouteConfiguration"),
-    ),
-    (
-        "route.v3.ScopedRoutesDiscoveryService",
+        "service.route.v3.ScopedRoutesDiscoveryService",
         "ScopedRoutes",
-        Some("type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"),
+        "config.route.v3.ScopedRouteConfiguration",
     ),
+    ("service.route.v3.VirtualHostDiscoveryService", "VirtualHosts", "config.route.v3.VirtualHost"),
+    ("service.cluster.v3.ClusterDiscoveryService", "Clusters", "config.cluster.v3.Cluster"),
+    ("service.endpoint.v3.EndpointDiscoveryService", "Endpoints", "config.endpoint.v3.ClusterLoadAssignment"),
+    ("service.secret.v3.SecretDiscoveryService", "Secrets", "extensions.transport_sockets.tls.v3.Secret"),
+    ("service.runtime.v3.RuntimeDiscoveryService", "Runtime", "service.runtime.v3.Runtime"),
     (
-        "route.v3.VirtualHostDiscoveryService",
-        "VirtualHosts",
-        Some("type.googleapis.com/envoy.config.route.v3.VirtualHost"),
-    ),
-    (
-        "cluster.v3.ClusterDiscoveryService",
-        "Clusters",
-        Some("type.googleapis.com/envoy.config.cluster.v3.Cluster"),
-    ),
-    (
-        "endpoint.v3.EndpointDiscoveryService",
-        "Endpoints",
-        Some("type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"),
-    ),
-    (
-        "secret.v3.SecretDiscoveryService",
-        "Secrets",
-        Some("type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"),
-    ),
-    (
-        "runtime.v3.RuntimeDiscoveryService",
-        "Runtime",
-        Some("type.googleapis.com/envoy.service.runtime.v3.Runtime"),
-    ),
-    (
-        "extension.v3.ExtensionConfigDiscoveryService",
+        "service.extension.v3.ExtensionConfigDiscoveryService",
         "ExtensionConfigs",
-        Some("type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"),
+        "config.core.v3.TypedExtensionConfig",
     ),
-];
-/// The methods of version 2 of Envoy's API (docs/behaviour/xds-v2.md#services).
-const METHODS_V2: [(&str, &str, Option<&str>); 9] = [
-    ("service.discovery.v2.AggregatedDiscoveryService", "AggregatedResources", None),
-    ("api.v2.ListenerDiscoveryService", "Listeners", Some("type.googleapis.com/envoy.api.v2.Listener")),
-    ("api.v2.RouteDiscoveryService", "Routes", Some("type.googleapis.com/envoy.api.v2.RouteConfiguration")),
-    (
-        "api.v2.ScopedRoutesDiscoveryService",
-        "ScopedRoutes",
-        Some("type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration"),
-    ),
-    (
-        "api.v2.VirtualHostDiscoveryService",
-        "VirtualHosts",
-        Some("type.googleapis.com/envoy.api.v2.route.VirtualHost"),
-    ),
-    ("api.v2.ClusterDiscoveryService", "Clusters", Some("type.googleapis.com/envoy.api.v2.Cluster")),
-    (
-        "api.v2.EndpointDiscoveryService",
-        "Endpoints",
-        Some("type.googleapis.com/envoy.api.v2.ClusterLoadAssignment"),
-    ),
-    (
-        "service.discovery.v2.SecretDiscoveryService",
-        "Secrets",
-        Some("type.googleapis.com/envoy.api.v2.auth.Secret"),
-    ),
-    (
-        "service.discovery.v2.RuntimeDiscoveryService",
-        "Runtime",
-        Some("type.googleapis.com/envoy.service.discovery.v2.Runtime"),
-    ),
+    // Version 2 (docs/behaviour/xds-v2.md#services).
+    ("service.discovery.v2.AggregatedDiscoveryService", "AggregatedResources", ""),
+    ("api.v2.ListenerDiscoveryService", "Listeners", "api.v2.Listener"),
+    ("api.v2.RouteDiscoveryService", "Routes", "api.v2.RouteConfiguration"),
+    ("api.v2.ScopedRoutesDiscoveryService", "ScopedRoutes", "api.v2.ScopedRouteConfiguration"),
+    ("api.v2.VirtualHostDiscoveryService", "VirtualHosts", "api.v2.route.VirtualHost"),
+    ("api.v2.ClusterDiscoveryService", "Clusters", "api.v2.Cluster"),
+    ("api.v2.EndpointDiscoveryService", "Endpoints", "api.v2.ClusterLoadAssignment"),
+    ("service.discovery.v2.SecretDiscoveryService", "Secrets", "api.v2.auth.Secret"),
+    ("service.discovery.v2.RuntimeDiscoveryService", "Runtime", "service.discovery.v2.Runtime"),
 ];
 /// The first prefix of methods for changes: in version 2, and in services that have them.
 const FIRST_DELTA: &str = "Incremental";
@@ -111,8 +61,12 @@ pub fn default_options() -> ServiceOptions {
 
 /// Returns the full names of the services of version 3, and of version 2 if `v2`.
 pub fn services(v2: bool) -> impl Iterator<Item = String> {
-    let v3 = METHODS.iter().map(|(service, ..)| format!("envoy.service.{service}"));
-    v3.chain(METHODS_V2.iter().filter(move |_| v2).map(|(service, ..)| format!("envoy.{service}")))
+    let served = METHODS.iter().filter(move |(service, ..)| v2 || !is_v2(service));
+    served.map(|(service, ..)| format!("envoy.{service}"))
+}
+
+fn is_v2(service: &str) -> bool {
+    service.contains(".v2.")
 }
 
 /// Adds the services of xDS to others: ADS, the services for a single type, and REST.
@@ -120,27 +74,28 @@ pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptio
     let admission = Arc::new(Admission::new(options, &SOURCE));
     let router = services.axum_router_mut();
     let mut grown = std::mem::take(router);
-    let v3 =
-        METHODS.iter().map(|(service, resources, only)| (format!("service.{service}"), *resources, *only));
-    let v2 = METHODS_V2.iter().map(|(service, resources, only)| ((*service).to_owned(), *resources, *only));
-    for (service, resources, only) in v3.chain(v2) {
-        let path = |form: &str| format!("/envoy.{service}/{form}{resources}");
-        let delta = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
-            DeltaStream::new(only)
+    for (service, resources, message) in METHODS {
+        let path = format!("/envoy.{service}/");
+        let only = (!message.is_empty()).then(|| format!("type.googleapis.com/envoy.{message}"));
+        let of_stream = only.clone();
+        let delta = stream_method(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
+            DeltaStream::new(of_stream.as_deref())
         });
-        grown = grown.route_service(&path("Delta"), delta.clone());
-        if service.contains(".v2.") {
-            grown = grown.route_service(&path(FIRST_DELTA), delta);
+        grown = grown.route(&format!("{path}Delta{resources}"), delta.clone());
+        if is_v2(service) {
+            grown = grown.route(&format!("{path}{FIRST_DELTA}{resources}"), delta);
         }
-        if resources != CHANGES_ONLY {
-            let sotw = Method::new(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
-                SotwStream::new(only)
-            });
-            grown = grown.route_service(&path("Stream"), sotw);
-            if let Some(type_url) = only {
-                let fetch = FetchMethod::new(source, &admission, options, type_url);
-                grown = grown.route_service(&path("Fetch"), fetch);
-            }
+        if resources == CHANGES_ONLY {
+            continue;
+        }
+        let of_stream = only.clone();
+        let sotw = stream_method(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
+            SotwStream::new(of_stream.as_deref())
+        });
+        grown = grown.route(&format!("{path}Stream{resources}"), sotw);
+        if let Some(type_url) = only {
+            let fetch = fetch::method(source, &admission, options, type_url);
+            grown = grown.route(&format!("{path}Fetch{resources}"), fetch);
         }
     }
     *router = rest::mount(grown, source, &admission, options);

@@ -1,8 +1,9 @@
 use super::{
-    dialogue::DiscoveryStream,
     message,
-    stream::{Names, Request, XdsStream},
+    order::Traits,
+    stream::{DiscoveryStream, Names, Request, StreamVariant},
     types::Push,
+    watch::Representation,
 };
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
@@ -14,8 +15,11 @@ pub type SotwStream = DiscoveryStream<DiscoveryRequest, DiscoveryResponse>;
 
 impl SotwStream {
     /// Creates a stream that has just opened: of all types, or of one.
-    pub fn new(only: Option<&'static str>) -> Self {
-        Self::over(XdsStream::sotw(only), request, response)
+    pub fn new(only: Option<&str>) -> Self {
+        let representation: fn(Traits) -> Representation =
+            |traits| if traits.whole { Representation::Whole } else { Representation::Parts };
+        let variant = StreamVariant { representation, wraps: true, read: request, write: response };
+        Self::over(only, variant)
     }
 }
 

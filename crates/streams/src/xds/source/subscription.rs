@@ -66,7 +66,11 @@ impl Subscription {
         self.explicit = before.explicit;
         Ok(Owed {
             all: self.all && !before.all,
-            names: self.names.iter().filter(|name| !before.contains(name)).cloned().collect(),
+            names: names
+                .iter()
+                .filter(|name| !is_wildcard(name) && !before.contains(&name.0))
+                .cloned()
+                .collect(),
         })
     }
 
@@ -90,10 +94,10 @@ impl Subscription {
     /// current state must be sent (rule 7). So do names of a subscribed collection.
     pub(super) fn remove(&mut self, names: &[Name]) -> NameSet {
         for name in names {
-            self.names.remove(name);
+            self.names.remove(&name.0);
             self.all &= !is_wildcard(name);
         }
-        let subscribed = names.iter().filter(|name| self.contains(name));
+        let subscribed = names.iter().filter(|(name, _)| self.contains(name));
         subscribed.cloned().collect()
     }
 }
@@ -116,7 +120,7 @@ impl Owed {
     pub(super) fn remove(&mut self, held: &BTreeMap<String, String>) {
         self.all &= held.is_empty();
         let collections: BTreeSet<String> = held.keys().filter_map(|name| xdstp::collection(name)).collect();
-        self.names.retain(|name| !held.contains_key(&**name) && !collections.contains(&**name));
+        self.names.retain(|name| !held.contains_key(name) && !collections.contains(name));
     }
 
     pub(super) fn extend(&mut self, other: Self) {
@@ -125,7 +129,7 @@ impl Owed {
     }
 }
 
-fn is_wildcard(name: &Name) -> bool {
+fn is_wildcard((name, _): &Name) -> bool {
     **name == *WILDCARD
 }
 
@@ -146,9 +150,10 @@ fn bounded(names: usize) -> Result<(), Status> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::xds::source::name_set::name_of;
 
     fn list(names: &str) -> Vec<Name> {
-        names.split_whitespace().map(|name| Name::of(name, None)).collect()
+        names.split_whitespace().map(|name| name_of(name, None)).collect()
     }
 
     /// `*` and names, as they are written in the tables.
@@ -223,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_subscription_has_a_limit() {
-        let names: Vec<_> = (0..NAMES).map(|n| Name::of(&n.to_string(), None)).collect();
+        let names: Vec<_> = (0..NAMES).map(|n| name_of(&n.to_string(), None)).collect();
         let mut subscription = Subscription::default();
         assert!(subscription.add(&names, true).is_ok());
         assert!(subscription.add(&names, false).is_ok(), "the same");

@@ -243,11 +243,12 @@ impl Types {
             }
             return Some(Due { place, withhold: withhold(traits.rank), beats: false });
         }
-        let withheld = |known: &Type| known.watch.withholds() && !withhold(known.traits.rank);
-        let withheld = self.types.iter().position(withheld);
-        let beats = || self.types.iter().position(|known| known.beats && !known.watch.is_pending());
-        let removal = withheld.map(|place| Due { place, withhold: false, beats: false });
-        removal.or_else(|| beats().map(|place| Due { place, withhold: false, beats: true }))
+        let mut types = self.types.iter();
+        if let Some(place) = types.position(|known| known.watch.withholds() && !withhold(known.traits.rank)) {
+            return Some(Due { place, withhold: false, beats: false });
+        }
+        let place = self.types.iter().position(|known| known.beats && !known.watch.is_pending())?;
+        Some(Due { place, withhold: false, beats: true })
     }
 
     /// Returns whether the client accepted all types that refer to clusters.

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, mem::take, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    name_set::{Name, NameSet},
+    name_set::{NameSet, name_of},
     subscription::{Owed, Subscription},
 };
 use crate::stream::{
@@ -284,14 +284,14 @@ impl Watch {
         if entries.is_empty() || (form != Representation::Changes && self.refused) {
             return None;
         }
-        let heartbeat = |version| {
+        let (content, told) = if form == Representation::Whole {
+            (self.whole(state), self.everything())
+        } else {
+            let last = self.version().filter(|_| form == Representation::Parts).cloned();
+            let version = last.unwrap_or_else(|| state.version().to_string());
             let entries = Selection::Some(entries);
-            (Content { version, entries, removed: Vec::new(), heartbeat: true, adds: false }, Owed::default())
-        };
-        let (content, told) = match form {
-            Representation::Whole => (self.whole(state), self.everything()),
-            Representation::Parts => heartbeat(self.version()?.clone()),
-            Representation::Changes => heartbeat(state.version().to_string()),
+            let content = Content { version, entries, removed: Vec::new(), heartbeat: true, adds: false };
+            (content, Owed::default())
         };
         self.sent = Some((nonce.to_owned(), content.version.clone()));
         self.pending = Some(told);
@@ -334,9 +334,9 @@ impl Watch {
 
     /// Returns the changed and the owed resources, and their names.
     fn news(&self, state: &Snapshot, delta: Delta, owed: Owed) -> (Content, Owed) {
-        let mut names: NameSet = delta.removed.into_iter().map(|(name, _)| Name::shared(name)).collect();
-        names.extend(owed.names.into_iter().filter(|name| self.subscription.contains(name)));
-        names.extend(delta.changed.iter().map(|entry| Name::of(entry.name(), Some(state.entries()))));
+        let mut names: NameSet = delta.removed.into_iter().map(|(name, _)| (name, true)).collect();
+        names.extend(owed.names.into_iter().filter(|(name, _)| self.subscription.contains(name)));
+        names.extend(delta.changed.iter().map(|entry| name_of(entry.name(), Some(state.entries()))));
         // A resource may be requested by several of its names.
         let there = names.iter().flat_map(|name| state.find_all(name));
         let there: BTreeMap<_, _> = there.map(|entry| (entry.name(), entry)).collect();
@@ -346,8 +346,8 @@ impl Watch {
             (false, _) => Selection::Some(there.into_values().cloned().collect()),
         };
         let gone =
-            |name: &&Name| state.find_all(name).next().is_none() && !self.withheld.contains_key(&***name);
-        let removed = names.iter().filter(gone).map(|name| name.text().clone()).collect();
+            |name: &&Arc<str>| state.find_all(name).next().is_none() && !self.withheld.contains_key(*name);
+        let removed = names.iter().filter(gone).cloned().collect();
         let version = state.version().to_string();
         let content = Content { version, entries, removed, heartbeat: false, adds: false };
         let mut told = if owed.all { self.everything() } else { Owed::default() };

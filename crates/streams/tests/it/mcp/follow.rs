@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     messages::*,
-    sockets::{eager, serve, set, source, source_routes},
+    sockets::{serve, set, source, source_routes},
 };
 
 async fn next(offers: &mut mpsc::Receiver<Offer>) -> Offer {
@@ -30,8 +30,9 @@ async fn next(offers: &mut mpsc::Receiver<Offer>) -> Offer {
 
 fn follow(address: std::net::SocketAddr, collections: &[&str]) -> mpsc::Receiver<Offer> {
     let wanted = collections.iter().map(|name| Wanted { collection: (*name).to_owned(), required: true });
-    let settings = SourceSettings::new("ns").collections(wanted.collect());
-    let source = StreamSource::mcp(Peer::new(address.to_string()), &settings).with_dial_options(eager());
+    let settings =
+        SourceSettings::new("ns").collections(wanted.collect()).longest_wait(Duration::from_millis(50));
+    let source = StreamSource::mcp(Peer::new(address.to_string()), &settings);
     let (filter, required) = (CollectionFilter::default(), settings.required());
     let source = MergedSource { source: Box::new(source), filter, required, skip_bad_resources: false };
     let (target, offers) = mpsc::channel(1);

@@ -25,7 +25,7 @@ use mixer_adapter_streams::{
         DialOptions, Peer, RawChange, listen,
         sink::{Sink, SinkOptions, Variant},
     },
-    xds::sink::{ApiVersion, RESYNC, dial, node},
+    xds::sink::{ApiVersion, dial, node},
 };
 use tokio::{
     net::TcpListener,
@@ -413,5 +413,4 @@ fn the_node_says_what_it_is_and_what_it_can_do() {
     assert!(!node.client_features.is_empty());
     let generator = node.metadata.unwrap().fields.remove("GENERATOR").and_then(|value| value.kind);
     assert_eq!(generator, Some(prost_types::value::Kind::StringValue("api".to_owned())));
-    assert_eq!(RESYNC, Duration::from_secs(300));
 }
