@@ -68,7 +68,7 @@ pub enum LossPolicy {
 pub struct Progress {
     /// The collections that the first configuration waits for.
     pub awaited: Vec<AwaitedCollection>,
-    /// The updates that are not in use, with their faults: one of each source.
+    /// The updates that are not in use, with their faults: at most one per source.
     pub refused: Vec<RefusedUpdate>,
     /// The number of offers that were refused since the last report.
     pub newly_refused: u64,

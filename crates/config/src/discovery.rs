@@ -85,7 +85,7 @@ const FIELDS_WITH: [(&str, &str); 4] = [
     ("loadAssignment", "envoy.config.endpoint.v3.ClusterLoadAssignment"),
 ];
 
-/// Returns the message of Envoy that alone has one of the fields.
+/// Returns Envoy's message with these fields, if a field identifies it.
 fn by_fields(json: &Json) -> Option<&'static str> {
     FIELDS_OF.iter().find(|(field, _)| json.get(field).is_some()).map(|(_, message)| *message)
 }

@@ -19,7 +19,7 @@ pub trait Correspondence {
     /// Returns the message of that name, and its counterpart in the other version.
     fn counterpart(&self, message: &str) -> Option<(MessageDescriptor, MessageDescriptor)>;
 
-    /// Returns whether the message of that name is one of the API, so that it needs a counterpart.
+    /// Returns whether the message of that name belongs to the API: without a counterpart it is lost.
     fn is_versioned(&self, message: &str) -> bool;
 
     /// Returns the counterpart of a field in `into`, the counterpart of its message.

@@ -72,7 +72,7 @@ pub fn check(types: &Types, resources: &[Resource]) -> Vec<ValidationError> {
     encode_resources(types, resources.iter().filter(|resource| resource.role().is_none())).1
 }
 
-/// Encodes resources. Those that cannot be encoded, or have the name of an earlier one, are faults.
+/// Encodes resources, and returns the faults: resources without an encoding, and repeated names.
 fn encode_resources<'r>(
     types: &Types,
     resources: impl Iterator<Item = &'r Resource>,

@@ -76,7 +76,7 @@ impl LastGood {
     }
 }
 
-/// Returns whether a resource came from one of the faulty files; the path of an error may be a directory.
+/// Returns whether the file of a resource is faulty; the path of an error may be a directory.
 fn is_faulty(resource: &Resource, faulty: &HashSet<&Path>) -> bool {
     Path::new(&*resource.origin.source).ancestors().any(|path| faulty.contains(path))
 }

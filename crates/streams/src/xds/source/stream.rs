@@ -192,7 +192,7 @@ impl<Q, P: Message> DiscoveryStream<Q, P> {
     }
 }
 
-/// Returns whether a client has one of these features.
+/// Returns whether a client supports any of these features.
 fn has(node: &Node, features: &[&str]) -> bool {
     node.client_features.iter().any(|feature| features.contains(&feature.as_str()))
 }
