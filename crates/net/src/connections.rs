@@ -227,14 +227,14 @@ impl Connections {
     pub(crate) fn end_silent(&self) -> bool {
         let open = self.open.lock();
         let now = Instant::now();
-        let is_young = |connection: &ConnectionState| now.duration_since(connection.opened) < YOUTH;
         // A flood of them would displace everybody else.
-        let spares_young = 2 * open.values().filter(|connection| is_young(connection)).count() <= open.len();
+        let spares_young =
+            2 * open.values().filter(|connection| connection.is_young(now)).count() <= open.len();
         let (mut silent, mut kept) = (Vec::new(), Vec::new());
         for connection in open.values() {
             let Some((silence, since)) = connection.silence() else { continue };
             let group = if connection.kept.load(Relaxed) { &mut kept } else { &mut silent };
-            group.push(((spares_young && is_young(connection), silence), since, connection.id));
+            group.push(((spares_young && connection.is_young(now), silence), since, connection.id));
         }
         // Sessions on all connections would keep everybody else out.
         let excess = kept.len().saturating_sub(open.len() / 2);
@@ -420,11 +420,14 @@ impl ConnectionState {
         }
     }
 
+    fn is_young(&self, now: Instant) -> bool {
+        now.duration_since(self.opened) < YOUTH
+    }
+
     /// Returns the amount that can be evicted: nothing of a closed connection, and no bytes of calls that never had to wait.
     fn holds(&self, resource: Resource) -> usize {
-        let is_empty = |resource| self.has(resource) == 0;
-        let is_busy =
-            matches!(resource, Resource::Bytes) && is_empty(Resource::Waiting) && is_empty(Resource::Working);
+        let is_busy = matches!(resource, Resource::Bytes)
+            && self.has(Resource::Waiting) + self.has(Resource::Working) == 0;
         if self.cut.is_cancelled() || is_busy { 0 } else { self.has(resource) }
     }
 

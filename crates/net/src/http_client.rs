@@ -145,17 +145,21 @@ impl HttpClient {
 
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, HttpError> {
         let name = host.trim_matches(['[', ']']);
-        let failed = |source| HttpError::Connect { host: format!("{host}:{port}"), source };
-        let Some(AddressFilter(allows)) = &self.filter else {
-            return TcpStream::connect((name, port)).await.map_err(failed);
+        let connected = match &self.filter {
+            None => TcpStream::connect((name, port)).await,
+            Some(AddressFilter(allows)) => match tokio::net::lookup_host((name, port)).await {
+                Err(error) => Err(error),
+                Ok(addresses) => {
+                    let allowed: Vec<SocketAddr> =
+                        addresses.filter(|address| allows(name, address.ip())).collect();
+                    if allowed.is_empty() {
+                        return Err(HttpError::Forbidden(host.to_owned()));
+                    }
+                    TcpStream::connect(&allowed[..]).await
+                }
+            },
         };
-        let addresses = tokio::net::lookup_host((name, port)).await.map_err(failed)?;
-        let allowed: Vec<SocketAddr> = addresses.filter(|address| allows(name, address.ip())).collect();
-        if allowed.is_empty() {
-            Err(HttpError::Forbidden(host.to_owned()))
-        } else {
-            TcpStream::connect(&allowed[..]).await.map_err(failed)
-        }
+        connected.map_err(|source| HttpError::Connect { host: format!("{host}:{port}"), source })
     }
 
     async fn collect(&self, body: Incoming) -> Result<Bytes, HttpError> {

@@ -45,8 +45,6 @@ struct State {
     unread: AtomicUsize,
 }
 
-impl State {}
-
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Turn {
     fn execute(&self, task: F) {
         self.0.spawned.lock().push(Box::pin(task));

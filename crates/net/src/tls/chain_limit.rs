@@ -1,11 +1,11 @@
 //! A limit on certificate chains, before the cost of their verification.
 
-use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio_rustls::rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    client::danger::HandshakeSignatureValid,
+    pki_types::{CertificateDer, UnixTime},
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 use webpki::EndEntityCert;
@@ -18,18 +18,12 @@ const MAX_BYTES: usize = 16 << 10;
 /// the name of a trusted authority may have issued each other, and each path through them takes a signature of up to 2 ms.
 const MAX_NAMESAKES: usize = 1;
 
-/// A verifier of chains within the limit, by another verifier.
+/// Verifies the chains of clients that are within the limit by another verifier.
 #[derive(Debug)]
-pub(super) struct ChainLimit<V: ?Sized>(Arc<V>);
-
-impl<V: ?Sized> ChainLimit<V> {
-    pub(super) fn new(verifier: Arc<V>) -> Self {
-        Self(verifier)
-    }
-}
+pub(super) struct ClientVerifier(pub(super) Arc<dyn ClientCertVerifier>);
 
 /// Returns the certificates of authorities that are verified, each once.
-fn check<'c>(
+pub(super) fn check<'c>(
     end_entity: &CertificateDer<'_>,
     intermediates: &'c [CertificateDer<'_>],
 ) -> Result<Vec<CertificateDer<'c>>, Error> {
@@ -57,7 +51,7 @@ fn check<'c>(
     Ok(certificates)
 }
 
-impl ClientCertVerifier for ChainLimit<dyn ClientCertVerifier> {
+impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
         self.0.offer_client_auth()
     }
@@ -77,42 +71,6 @@ impl ClientCertVerifier for ChainLimit<dyn ClientCertVerifier> {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         self.0.verify_client_cert(end_entity, &check(end_entity, intermediates)?, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-impl ServerCertVerifier for ChainLimit<dyn ServerCertVerifier> {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let intermediates = check(end_entity, intermediates)?;
-        self.0.verify_server_cert(end_entity, &intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(

@@ -7,17 +7,12 @@ use tokio::{
 };
 use tokio_rustls::{
     TlsConnector,
-    rustls::{
-        ClientConfig,
-        client::{WebPkiServerVerifier, danger::ServerCertVerifier},
-        crypto::ring,
-        pki_types::ServerName,
-    },
+    rustls::{ClientConfig, crypto::ring, pki_types::ServerName},
 };
 
 use super::{
-    ClientOptions, HANDSHAKE, Identity, SanVerifier, ServerIdentity, TlsError, TlsFile,
-    chain_limit::ChainLimit, handshakes::WITH_SERVERS, materials::TlsMaterials, reloader::CertReloader,
+    ClientOptions, HANDSHAKE, Identity, ServerIdentity, TlsError, TlsFile, handshakes::WITH_SERVERS,
+    materials::TlsMaterials, reloader::CertReloader, server_verifier::ServerVerifier,
 };
 
 /// A connection over TLS.
@@ -122,13 +117,8 @@ fn config(materials: &TlsMaterials, options: &ClientOptions) -> Result<ClientCon
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Config(error.to_string()))?;
-    let verifier: Arc<dyn ServerCertVerifier> = match accepted {
-        None => WebPkiServerVerifier::builder_with_provider(roots, provider)
-            .build()
-            .map_err(|error| TlsError::Config(error.to_string()))?,
-        Some(sans) => Arc::new(SanVerifier::new(roots, sans)),
-    };
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(ChainLimit::new(verifier)));
+    let verifier = ServerVerifier::new(roots, accepted, provider)?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     match identity {
         None => Ok(builder.with_no_client_auth()),
         Some((chain, key)) => {

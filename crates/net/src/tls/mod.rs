@@ -23,9 +23,9 @@ mod materials;
 #[cfg(feature = "tls")]
 mod reloader;
 #[cfg(feature = "tls")]
-mod san;
-#[cfg(feature = "tls")]
 mod server;
+#[cfg(feature = "tls")]
+mod server_verifier;
 
 pub use access::{Access, AccessList, AccessSettings};
 pub use connector::Connector;
@@ -40,9 +40,6 @@ pub use {
     identity::Identity,
     server::Server,
 };
-
-#[cfg(feature = "tls")]
-use san::SanVerifier;
 
 /// How long a handshake may take.
 #[cfg(feature = "tls")]

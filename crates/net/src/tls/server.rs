@@ -3,17 +3,13 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::time;
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{
-        ServerConfig,
-        crypto::ring,
-        server::{WebPkiClientVerifier, danger::ClientCertVerifier},
-    },
+    rustls::{ServerConfig, crypto::ring, server::WebPkiClientVerifier},
     server::TlsStream,
 };
 
 use super::{
     Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
-    chain_limit::ChainLimit, handshakes::WITH_CLIENTS, materials::TlsMaterials, reloader::CertReloader,
+    chain_limit::ClientVerifier, handshakes::WITH_CLIENTS, materials::TlsMaterials, reloader::CertReloader,
 };
 use crate::Stream;
 
@@ -125,7 +121,7 @@ fn reloader(options: ServerOptions) -> Arc<CertReloader<ServerConfig>> {
 }
 
 /// Certificates of clients.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Clients {
     Unknown,
     Optional,
@@ -134,15 +130,6 @@ enum Clients {
 
 fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = || {
-        let builder = WebPkiClientVerifier::builder_with_provider(materials.roots(false)?, provider.clone());
-        let builder = match clients {
-            Clients::Optional => builder.allow_unauthenticated(),
-            Clients::Unknown | Clients::Required => builder,
-        };
-        let verifier = builder.build().map_err(|error| TlsError::Config(error.to_string()))?;
-        Ok(Arc::new(ChainLimit::<dyn ClientCertVerifier>::new(verifier)))
-    };
     let Some((chain, key)) = materials.identity()? else {
         return Err(TlsError::Config("a server needs a certificate and a key".to_owned()));
     };
@@ -151,7 +138,14 @@ fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, Tl
         .map_err(|error| TlsError::Config(error.to_string()))?;
     let builder = match clients {
         Clients::Unknown => builder.with_no_client_auth(),
-        Clients::Optional | Clients::Required => builder.with_client_cert_verifier(verifier()?),
+        Clients::Optional | Clients::Required => {
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(materials.roots(false)?, provider);
+            if clients == Clients::Optional {
+                verifier = verifier.allow_unauthenticated();
+            }
+            let verifier = verifier.build().map_err(|error| TlsError::Config(error.to_string()))?;
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier(verifier)))
+        }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| materials.mismatch(error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
