@@ -79,17 +79,6 @@ pub(super) fn references_json(references: &[ReferencedAttribute]) -> Json {
 }
 
 fn directive_json(directive: &RouteDirective) -> Json {
-    let operations = |operations: &[HeaderOperation]| -> Json {
-        let operations = operations.iter().map(|operation| {
-            let mut json =
-                json!({ "operation": operation.operation().as_str_name(), "name": operation.name });
-            if operation.operation() != Operation::Remove {
-                json["value"] = operation.value.as_str().into();
-            }
-            json
-        });
-        operations.collect()
-    };
     let mut json = json!({});
     if directive.direct_response_code != 0 {
         json["direct_response_code"] = directive.direct_response_code.into();
@@ -100,8 +89,16 @@ fn directive_json(directive: &RouteDirective) -> Json {
         ("response_header_operations", &directive.response_header_operations),
     ] {
         if !list.is_empty() {
-            json[name] = operations(list);
+            json[name] = list.iter().map(operation_json).collect();
         }
+    }
+    json
+}
+
+fn operation_json(operation: &HeaderOperation) -> Json {
+    let mut json = json!({ "operation": operation.operation().as_str_name(), "name": operation.name });
+    if operation.operation() != Operation::Remove {
+        json["value"] = operation.value.as_str().into();
     }
     json
 }

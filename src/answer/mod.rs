@@ -20,27 +20,33 @@ use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, CheckResponse}
 #[cfg(test)]
 pub(crate) use references::{ReferencedAttribute, decode as decode_references};
 
-/// A Mixer's answer to a check and to the quota requests that came with it, as lines of text.
-pub(crate) fn check_text(request: &CheckRequest, response: &CheckResponse) -> String {
-    let mut text = match &response.precondition {
-        Some(precondition) => Verdict::from(precondition.clone()).to_string(),
-        None => "the answer has no check result\n".to_owned(),
-    };
-    let amounts = request.quotas.iter().map(|(name, params)| (name.as_str(), params.amount));
-    text.push_str(&quotas_text(amounts, &response.quotas));
-    text
+/// An answer for people and for programs.
+pub(crate) struct Rendered {
+    /// Lines.
+    pub(crate) text: String,
+    pub(crate) json: Json,
 }
 
-/// A Mixer's answer to a check and to the quota requests that came with it, as JSON.
-pub(crate) fn check_json(response: &CheckResponse) -> Json {
-    let mut json = match &response.precondition {
-        Some(precondition) => Verdict::from(precondition.clone()).to_json(),
-        None => json!({}),
-    };
-    if !response.quotas.is_empty() {
-        json["quotas"] = quotas_json(&response.quotas);
+impl Rendered {
+    /// Renders a Mixer's answer to a check and to the quota requests that came with it.
+    pub(crate) fn check(request: &CheckRequest, response: &CheckResponse) -> Self {
+        let Self { mut text, mut json } = match &response.precondition {
+            Some(precondition) => Self::from(&Verdict::from(precondition.clone())),
+            None => Self { text: "the answer has no check result\n".to_owned(), json: json!({}) },
+        };
+        let amounts = request.quotas.iter().map(|(name, params)| (name.as_str(), params.amount));
+        text.push_str(&quotas_text(amounts, &response.quotas));
+        if !response.quotas.is_empty() {
+            json["quotas"] = quotas_json(&response.quotas);
+        }
+        Self { text, json }
     }
-    json
+}
+
+impl From<&Verdict> for Rendered {
+    fn from(verdict: &Verdict) -> Self {
+        Self { text: verdict.to_string(), json: verdict.to_json() }
+    }
 }
 
 /// Answers to quota requests, as lines of text.

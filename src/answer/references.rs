@@ -18,20 +18,22 @@ impl ReferencedAttribute {
 
 /// Decodes the referenced attributes of an answer. An index that is not in the dictionary is shown as such.
 pub(crate) fn decode(encoded: &ReferencedAttributes) -> Vec<ReferencedAttribute> {
-    let word = |index: i32| {
-        let word = match usize::try_from(index) {
-            Ok(global) => WORDS.get(global).map(|word| word.to_string()),
-            Err(_) => usize::try_from(-(i64::from(index)) - 1)
-                .ok()
-                .and_then(|place| encoded.words.get(place).cloned()),
-        };
-        word.unwrap_or_else(|| format!("(word {index})"))
-    };
     let references = encoded.attribute_matches.iter().map(|found| ReferencedAttribute {
-        name: word(found.name),
+        name: word(encoded, found.name),
         // Index 0 is "no key", though it is also the index of a word (docs/behaviour/mixer-api.md#referenced-attributes).
-        key: (found.map_key != 0).then(|| word(found.map_key)),
+        key: (found.map_key != 0).then(|| word(encoded, found.map_key)),
         condition: found.condition().as_str_name(),
     });
     references.collect()
+}
+
+fn word(encoded: &ReferencedAttributes, index: i32) -> String {
+    let word = match usize::try_from(index) {
+        Ok(global) => WORDS.get(global).map(|word| word.to_string()),
+        Err(_) => {
+            let place = usize::try_from(-(i64::from(index)) - 1).ok();
+            place.and_then(|place| encoded.words.get(place).cloned())
+        }
+    };
+    word.unwrap_or_else(|| format!("(word {index})"))
 }

@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{
+    columns,
     fields::{Declared, declared},
     output_args::OutputArgs,
 };
@@ -65,29 +66,18 @@ fn describe(adapter: &AdapterInfo) -> Described<'_> {
 fn table(adapter: &Described<'_>) -> String {
     let mut text = format!("{}: {}\n  templates\n", adapter.name, adapter.description);
     let templates = adapter.templates.iter().map(|template| [template.name, &template.variety]);
-    columns(&mut text, &templates.collect::<Vec<_>>());
+    text += &columns("    ", &templates.collect::<Vec<_>>());
     for (index, declared) in adapter.config.iter().enumerate() {
         let what = if index == 0 { "configuration " } else { "" };
         let _ = writeln!(text, "  {what}{}", declared.name);
         let fields = declared.fields.iter();
         let fields =
             fields.map(|field| [&field.name, &field.kind, field.label.as_deref().unwrap_or_default()]);
-        columns(&mut text, &fields.collect::<Vec<_>>());
-        columns(&mut text, &declared.values.iter().map(|value| [value.as_str()]).collect::<Vec<_>>());
+        text += &columns("    ", &fields.collect::<Vec<_>>());
+        text += &columns("    ", &declared.values.iter().map(|value| [value.as_str()]).collect::<Vec<_>>());
         if declared.fields.is_empty() && declared.values.is_empty() {
             text.push_str("    no fields\n");
         }
     }
     text
-}
-
-/// Appends rows with aligned columns.
-fn columns<const N: usize>(text: &mut String, rows: &[[&str; N]]) {
-    let widths: [usize; N] =
-        std::array::from_fn(|n| rows.iter().map(|row| row[n].len()).max().unwrap_or_default());
-    for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        let _ = writeln!(text, "    {}", line.trim_end());
-    }
 }

@@ -76,15 +76,16 @@ fn read(argument: &str, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, Usa
         let read = parse_text(&text, types).map_err(|error| usage!("--attributes: {error}"))?;
         return Ok(vec![read]);
     }
-    let invalid = |reason: String| usage!("--attributes {argument}: {reason}");
     let source = argument.strip_prefix('@').filter(|file| *file != "-").unwrap_or("stdin");
-    let read: Json = serde_saphyr::from_str(&text)
-        .map_err(|error| invalid(format!("not valid YAML\n{}", faults::of_yaml(source, &text, &error))))?;
+    let read: Json = serde_saphyr::from_str(&text).map_err(|error| {
+        usage!("--attributes {argument}: not valid YAML\n{}", faults::of_yaml(source, &text, &error))
+    })?;
     let requests = match read {
         Json::Array(requests) => requests,
         request => vec![request],
     };
-    let requests =
-        requests.iter().map(|request| parse_json(request, types).map_err(|error| invalid(error.to_string())));
+    let requests = requests.iter().map(|request| {
+        parse_json(request, types).map_err(|error| usage!("--attributes {argument}: {error}"))
+    });
     requests.collect()
 }

@@ -2,9 +2,9 @@
 
 use std::{ffi::OsStr, process::ExitCode};
 
-use clap::{Arg, Args, Command, CommandFactory as _, ValueEnum, ValueHint};
+use clap::{Arg, Args, Command, CommandFactory as _, ValueHint};
 use clap_complete::{
-    ArgValueCandidates, ArgValueCompleter, CompleteEnv, CompletionCandidate, PathCompleter,
+    ArgValueCandidates, ArgValueCompleter, CompleteEnv, CompletionCandidate, PathCompleter, Shell,
     engine::ValueCompleter as _, env::Shells,
 };
 
@@ -22,22 +22,11 @@ pub(super) struct Completions {
     shell: Shell,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
 impl Completions {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let program = super::program();
-        let name =
-            self.shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let mut script = Vec::new();
-        if let Some(shell) = Shells::builtins().completer(&name) {
+        if let Some(shell) = Shells::builtins().completer(&self.shell.to_string()) {
             shell.write_registration(REQUEST, &program, &program, &program, &mut script)?;
         }
         super::print(&String::from_utf8(script)?)?;
@@ -74,43 +63,51 @@ fn with_values(command: Command, adapters: &Adapters) -> Command {
     let commands = one_of(commands.collect());
     let attributes = ArgValueCompleter::new(move |current: &OsStr| complete_attributes(&attributes, current));
     let json = ArgValueCompleter::new(complete_file_argument);
-    let mut command = command
-        .mut_subcommand("adapters", |command| command.mut_arg("names", |names| names.add(adapters.clone())))
-        .mut_subcommand("manifest", |command| command.mut_arg("names", |names| names.add(adapters.clone())))
-        .mut_subcommand("call", |command| {
-            command
-                .mut_arg("adapter", |adapter| adapter.add(adapters.clone()))
-                .mut_arg("template", |template| template.add(templates.clone()))
-                .mut_arg("config", |config| config.add(json.clone()))
-                .mut_arg("instances", |instances| instances.add(json.clone()))
-        })
-        .mut_subcommand("man", |command| command.mut_arg("command", |name| name.add(commands)))
-        .mut_subcommand("reference", |command| command.mut_arg("name", |name| name.add(all.clone())))
-        .mut_subcommand("watch", |command| command.mut_arg("collections", |names| names.add(kinds.clone())))
-        .mut_subcommand("serve", |command| {
-            command.mut_arg("adapters_in_calls", |names| names.add(adapters.clone()))
-        });
-    for (name, paths) in [
-        ("serve", &["config"][..]),
-        ("source", &["config"]),
-        ("explain", &["config", "diff"]),
-        ("validate", &["paths", "config"]),
-        ("test", &["directory"]),
-        ("diff", &["before", "after", "requests"]),
+    let mut command = command;
+    for (name, argument, candidates) in [
+        ("adapters", "names", &adapters),
+        ("manifest", "names", &adapters),
+        ("call", "adapter", &adapters),
+        ("call", "template", &templates),
+        ("man", "command", &commands),
+        ("reference", "name", &all),
+        ("watch", "collections", &kinds),
+        ("serve", "adapters_in_calls", &adapters),
     ] {
-        command = command.mut_subcommand(name, |command| {
-            paths.iter().fold(command, |command, argument| {
-                command.mut_arg(argument, |argument: Arg| argument.value_hint(ValueHint::AnyPath))
-            })
-        });
+        command = with_argument(command, name, argument, |argument| argument.add(candidates.clone()));
+    }
+    for argument in ["config", "instances"] {
+        command = with_argument(command, "call", argument, |argument| argument.add(json.clone()));
+    }
+    for (name, argument) in [
+        ("serve", "config"),
+        ("source", "config"),
+        ("explain", "config"),
+        ("explain", "diff"),
+        ("validate", "paths"),
+        ("validate", "config"),
+        ("test", "directory"),
+        ("diff", "before"),
+        ("diff", "after"),
+        ("diff", "requests"),
+    ] {
+        command = with_argument(command, name, argument, |argument| argument.value_hint(ValueHint::AnyPath));
     }
     for name in ["check", "report", "quota", "explain", "eval"] {
-        command = command.mut_subcommand(name, |command| {
-            let command = command.mut_arg("positional", |argument| argument.add(attributes.clone()));
-            command.mut_arg("arguments", |argument| argument.add(attributes.clone()))
-        });
+        for argument in ["positional", "arguments"] {
+            command = with_argument(command, name, argument, |argument| argument.add(attributes.clone()));
+        }
     }
     command
+}
+
+fn with_argument(
+    command: Command,
+    subcommand: &str,
+    argument: &str,
+    change: impl FnOnce(Arg) -> Arg,
+) -> Command {
+    command.mut_subcommand(subcommand, |command| command.mut_arg(argument, change))
 }
 
 /// Candidates with their descriptions.

@@ -135,7 +135,7 @@ impl ConfigArgs {
     }
 
     /// Reads the first state of a server.
-    fn read_server(&self, url: &ConfigUrl, filter: &CollectionFilter) -> anyhow::Result<config::Parsed> {
+    fn read_server(&self, url: &ConfigUrl, filter: &CollectionFilter) -> anyhow::Result<Parsed> {
         if url.is_tls() {
             return Err(usage!("{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads")
             .into());
@@ -158,30 +158,28 @@ impl ConfigArgs {
         &self,
         sample: Option<&'static str>,
     ) -> anyhow::Result<(ConfigSet, Vec<ValidationError>)> {
-        match (&self.config[..], sample) {
-            ([], Some(sample)) => Ok(set(config::parse(sample, SAMPLE, &self.default_config_namespace))),
-            ([], None) => Err(UsageError(
-                "--config: required, because this program has no sample configuration; write a directory"
-                    .to_owned(),
-            )
-            .into()),
-            (parts, _) => {
-                let mut all = Parsed::default();
-                for (url, filter) in filtered(parts)? {
-                    let parsed = match url {
-                        ConfigUrl::Files(path) => {
-                            config::read(path, &self.default_config_namespace, FILE_FORMATS)
-                        }
-                        server => self.read_server(server, &filter)?,
-                    };
-                    all.resources.extend(
-                        parsed.resources.into_iter().filter(|resource| filter.includes(&resource.collection)),
-                    );
-                    all.faults.extend(parsed.faults);
-                }
-                Ok(set(all))
+        let mut all = match (&self.config[..], sample) {
+            ([], Some(sample)) => config::parse(sample, SAMPLE, &self.default_config_namespace),
+            ([], None) => {
+                return Err(usage!(
+                    "--config: required, because this program has no sample configuration; write a directory"
+                )
+                .into());
             }
+            _ => Parsed::default(),
+        };
+        for (url, filter) in filtered(&self.config)? {
+            let parsed = match url {
+                ConfigUrl::Files(path) => config::read(path, &self.default_config_namespace, FILE_FORMATS),
+                server => self.read_server(server, &filter)?,
+            };
+            let resources = parsed.resources.into_iter();
+            all.resources.extend(resources.filter(|resource| filter.includes(&resource.collection)));
+            all.faults.extend(parsed.faults);
         }
+        let (set, faults) = ConfigSet::of(all.resources);
+        all.faults.extend(faults);
+        Ok((set, all.faults))
     }
 }
 
@@ -198,13 +196,6 @@ fn filtered(
     let named = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
     let filters = collection_filters(named).map_err(UsageError::of)?;
     Ok(parts.iter().map(|part| &part.url).zip(filters))
-}
-
-fn set(parsed: config::Parsed) -> (ConfigSet, Vec<ValidationError>) {
-    let mut faults = parsed.faults;
-    let (set, found) = ConfigSet::of(parsed.resources);
-    faults.extend(found);
-    (set, faults)
 }
 
 fn on_field() -> impl TypedValueParser<Value = OnField> {

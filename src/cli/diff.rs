@@ -16,8 +16,8 @@ use super::{
     output_args::OutputArgs,
 };
 use crate::{
-    answer::check_text,
-    service::mixer::{explain_check, explain_report},
+    answer::Rendered,
+    service::mixer::{trace_check, trace_report},
 };
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
@@ -85,27 +85,17 @@ impl Diff {
         }
         let pairs = requests.iter().zip(before.iter().zip(after)).enumerate();
         let changed: Vec<_> = pairs.filter(|(_, (_, (before, after)))| before != after).collect();
-        match self.output.data() {
-            Some(data) => {
-                let changed = changed.iter().map(|(index, (request, (before, after)))| {
-                    json!({ "request": index + 1, "attributes": request, "before": before, "after": after })
-                });
-                let changed: Vec<_> = changed.collect();
-                data.print(&json!({ "requests": requests.len(), "changed": changed }))?;
-            }
-            None => {
-                let mut text = String::new();
-                for (index, (request, (before, after))) in &changed {
-                    text.push_str(&format!(
-                        "request {}: {request}\n  before: {before}\n  after:  {after}\n",
-                        index + 1
-                    ));
-                }
-                let (all, changed) =
-                    (counted(requests.len(), "request"), counted(changed.len(), "different answer"));
-                super::print(&format!("{text}{all}: {changed}\n"))?;
-            }
-        }
+        let values = changed.iter().map(|(index, (request, (before, after)))| {
+            json!({ "request": index + 1, "attributes": request, "before": before, "after": after })
+        });
+        let values = json!({ "requests": requests.len(), "changed": values.collect::<Vec<_>>() });
+        self.output.print(&values, || {
+            let lines = changed.iter().map(|(index, (request, (before, after)))| {
+                format!("request {}: {request}\n  before: {before}\n  after:  {after}\n", index + 1)
+            });
+            let all = counted(requests.len(), "request");
+            lines.collect::<String>() + &format!("{all}: {}\n", counted(changed.len(), "different answer"))
+        })?;
         Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -125,12 +115,13 @@ impl Diff {
             for quota in &self.quotas {
                 request.quotas.insert(quota.clone(), QuotaParams { amount: 1, best_effort: false });
             }
-            let (answer, trace) = explain_check(mixer, request.clone(), Caller::default()).await;
+            let (answer, trace) =
+                trace_check(mixer, request.clone(), Caller::default(), Trace::default()).await;
             unknown.extend(unknown_names(&trace));
             let mut text = verdict(&request, &answer);
             if self.report {
                 let report = report_request(&[attributes], all_words());
-                let (answer, trace) = explain_report(mixer, report, Caller::default()).await;
+                let (answer, trace) = trace_report(mixer, report, Caller::default(), Trace::default()).await;
                 text.push_str("; ");
                 text.push_str(&reported(&answer, &trace));
             }
@@ -180,7 +171,7 @@ pub(super) fn verdict(request: &CheckRequest, answer: &Result<CheckResponse, ton
     if let Some(precondition) = &mut answer.precondition {
         precondition.referenced_attributes = None;
     }
-    let text = check_text(request, &answer);
+    let text = Rendered::check(request, &answer).text;
     let validity = ["valid for ", "not cacheable: "];
     let lines = text.lines().filter(|line| !validity.iter().any(|prefix| line.starts_with(prefix)));
     lines.map(str::trim).collect::<Vec<_>>().join("; ")

@@ -2,7 +2,6 @@
 
 mod rate_limits;
 mod requirements;
-mod template;
 mod tls;
 
 use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
@@ -15,13 +14,13 @@ use super::{
     UsageError,
     config_args::ConfigArgs,
     output_args::OutputArgs,
+    template::{self, quoted},
     value_parsers::{self, DescriptorEntry, socket_path},
 };
 use mixer_adapter_config::ValidationError;
 use mixer_adapter_engine::dispatch::OnFailure;
 use rate_limits::RateLimits;
 use requirements::Requirements;
-use template::quoted;
 use tls::ClientTls;
 
 /// Print a configuration of Envoy, Istio or Envoy Gateway, with this server for authorization, rate limits and access logs
@@ -140,7 +139,7 @@ impl EnvoyConfig {
         let requirements = Requirements::of(&set);
         RateLimits::check(self, &requirements)?;
         self.check_addresses()?;
-        let document = template::render(self.document(), &self.values(&requirements))?;
+        let document = template::render(&TEMPLATES, self.document(), &self.values(&requirements))?;
         self.output.print_documents(&document)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -213,7 +212,6 @@ impl EnvoyConfig {
             "underscores": self.allow_underscores || requirements.underscores || limits.have_underscores(),
             "domain": limits.domain,
             "limits": limits.limits,
-            "has_request_id": false,
             "tcp": self.tcp,
             "tls": self.tls,
             "admin": self.envoy_admin.map(socket),
@@ -242,6 +240,22 @@ impl EnvoyConfig {
         }
     }
 }
+
+const TEMPLATES: [(&str, &str); 13] = [
+    ("body_comment", include_str!("envoy_config/templates/body_comment.yaml")),
+    ("bootstrap", include_str!("envoy_config/templates/bootstrap.yaml")),
+    ("connections", include_str!("envoy_config/templates/connections.yaml")),
+    ("failure_modes", include_str!("envoy_config/templates/failure_modes.yaml")),
+    ("gateway", include_str!("envoy_config/templates/gateway.yaml")),
+    ("grpc_service", include_str!("envoy_config/templates/grpc_service.yaml")),
+    ("istio", include_str!("envoy_config/templates/istio.yaml")),
+    ("log_common", include_str!("envoy_config/templates/log_common.yaml")),
+    ("rate_limit", include_str!("envoy_config/templates/rate_limit.yaml")),
+    ("reject_underscores", include_str!("envoy_config/templates/reject_underscores.yaml")),
+    ("requests", include_str!("envoy_config/templates/requests.yaml")),
+    ("server_cluster", include_str!("envoy_config/templates/server_cluster.yaml")),
+    ("tls_client", include_str!("envoy_config/templates/tls_client.yaml")),
+];
 
 /// A server that Envoy connects to.
 #[derive(Serialize)]

@@ -4,6 +4,7 @@ use std::{
     sync::Arc,
 };
 
+use anyhow::{Context as _, anyhow};
 use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -12,7 +13,6 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     UsageError, attribute_args::AttributeArgs, input::read_text, output_args::OutputArgs, progress::Progress,
-    value_parsers::ValueError,
 };
 use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
 use mixer_adapter_engine::{
@@ -122,11 +122,11 @@ impl Eval {
     }
 
     fn run_cases(&self, file: &Path) -> anyhow::Result<ExitCode> {
-        let invalid = |reason: String| usage!("--cases: {}: {reason}", file.display());
-        let text = read_text(file).map_err(|error| invalid(format!("cannot read the file: {error}")))?;
+        let text = read_text(file)
+            .map_err(|error| usage!("--cases: {}: cannot read the file: {error}", file.display()))?;
         let mut progress = Progress::new("lines", Some(text.lines().count()));
         let report = cases::run_observed(&text, self.language.unwrap_or_default(), |line| progress.at(line))
-            .map_err(|error| invalid(error.to_string()))?;
+            .map_err(|error| usage!("--cases: {}: {error}", file.display()))?;
         drop(progress);
         self.output.print(&cases_json(&report), || format!("{report}\n"))?;
         Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -135,7 +135,6 @@ impl Eval {
 
 impl Outcome {
     fn to_json(&self) -> Json {
-        let error = |phase: &str, kind: &str, message: String| json!({ "error": { "phase": phase, "kind": kind, "message": message } });
         match self {
             Self::Value { value, value_type, read } => {
                 let read = read.iter().map(|(name, present)| json!({ "name": name, "present": present }));
@@ -145,10 +144,14 @@ impl Outcome {
                     "read": read.collect::<Vec<_>>(),
                 })
             }
-            Self::CompileError(wrong) => error("compile", wrong.kind().as_str(), wrong.to_string()),
-            Self::EvalError(wrong) => error("eval", wrong.kind().as_str(), wrong.to_string()),
+            Self::CompileError(error) => error_json("compile", error.kind().as_str(), error),
+            Self::EvalError(error) => error_json("eval", error.kind().as_str(), error),
         }
     }
+}
+
+fn error_json(phase: &str, kind: &str, error: &impl ToString) -> Json {
+    json!({ "error": { "phase": phase, "kind": kind, "message": error.to_string() } })
 }
 
 fn value_json(value: &AttributeValue) -> Json {
@@ -183,16 +186,16 @@ fn language() -> impl TypedValueParser<Value = Language> {
 }
 
 /// Parses a declaration, `my.size=INT64`.
-fn declaration(text: &str) -> Result<(String, ValueType), ValueError> {
-    let (name, value_type) =
-        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(ValueError::Declaration)?;
+fn declaration(text: &str) -> anyhow::Result<(String, ValueType)> {
+    let (name, value_type) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .context("write NAME=TYPE, such as my.size=INT64")?;
     let value_type = value_type.to_uppercase();
     let known = (1..).map_while(|number| ValueType::try_from(number).ok()).map(ValueType::as_str_name);
     let known: Vec<_> = known.collect();
     let parsed = ValueType::from_str_name(&value_type).filter(|known| *known != ValueType::Unspecified);
-    let value_type = parsed.ok_or_else(|| ValueError::UnknownType {
-        suggestion: suggestion(&value_type, &known),
-        name: value_type,
-    })?;
+    let value_type =
+        parsed.ok_or_else(|| anyhow!("unknown type {value_type}; {}", suggestion(&value_type, &known)))?;
     Ok((name.to_owned(), value_type))
 }

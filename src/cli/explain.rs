@@ -9,15 +9,15 @@ use super::{
     config_args::ConfigArgs,
     diff::verdict,
     dry_run::{DryRun, Loaded},
-    mixer::{
-        AmountArgs, TimedAnswer, all_words, check_data, check_request, print_check, print_report,
-        report_request,
-    },
+    mixer::{AmountArgs, TimedAnswer, all_words, check_request, report_request, reported},
     output_args::OutputArgs,
     rpc_error::RpcError,
 };
-use crate::service::mixer::{explain_check, explain_report};
-use mixer_adapter_engine::{Mixer, proto::istio::mixer::v1::CheckRequest};
+use crate::{
+    answer::Rendered,
+    service::mixer::{trace_check, trace_report},
+};
+use mixer_adapter_engine::{Mixer, proto::istio::mixer::v1::CheckRequest, trace::Trace};
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 use mixer_adapter_streams::ScopedUrl;
 
@@ -96,7 +96,7 @@ impl Explain {
     /// Returns the answer on one line.
     async fn verdict(&self, mixer: &Mixer) -> anyhow::Result<String> {
         let request = self.check(mixer)?;
-        let (answer, _) = explain_check(mixer, request.clone(), Caller::default()).await;
+        let (answer, _) = trace_check(mixer, request.clone(), Caller::default(), Trace::default()).await;
         Ok(verdict(&request, &answer))
     }
 
@@ -115,23 +115,25 @@ impl Explain {
         if self.report {
             let snapshot = mixer.snapshot().context("there is no configuration")?;
             let request = report_request(&self.attributes.requests(snapshot.vocabulary())?, all_words());
-            let (answer, trace) = explain_report(mixer, request.clone(), caller).await;
+            let (answer, trace) = trace_report(mixer, request.clone(), caller, Trace::default()).await;
+            let answer = answer.map(|_| reported(&request));
             let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
-            return print_report(&request, &asked, self.output.data(), RpcError::of_call);
+            return asked.print(self.output.data(), RpcError::of_call);
         }
         let request = self.check(mixer)?;
-        let (answer, trace) = explain_check(mixer, request.clone(), caller).await;
+        let (answer, trace) = trace_check(mixer, request.clone(), caller, Trace::default()).await;
+        let answer = answer.map(|response| Rendered::check(&request, &response));
         let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
         match (self.output.data(), other) {
             (Some(data), Some(other)) => {
-                let (mut explained, code) = check_data(&asked, RpcError::of_call)?;
+                let (mut explained, code) = asked.to_json(RpcError::of_call)?;
                 explained["other"] = serde_json::to_value(other)?;
                 data.print(&explained)?;
                 Ok(code)
             }
-            (data, None) => print_check(&request, &asked, data, RpcError::of_call),
+            (data, None) => asked.print(data, RpcError::of_call),
             (None, Some(other)) => {
-                let code = print_check(&request, &asked, None, RpcError::of_call)?;
+                let code = asked.print(None, RpcError::of_call)?;
                 let answer = if other.same { "the same answer" } else { &other.answer };
                 super::print(&format!("\nthe other configuration: {answer}\n"))?;
                 Ok(code)

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt::{self, Write as _},
     fs,
+    path::Path,
     sync::Arc,
 };
 
@@ -77,26 +78,15 @@ impl Texts {
 
 /// Renders the reason that a text cannot be read as YAML, like a fault of a configuration.
 pub(super) fn of_yaml(source: &str, text: &str, error: &serde_saphyr::Error) -> String {
-    let place = error.location().and_then(|location| {
-        let (line, column) = (location.line().try_into().ok()?, location.column().try_into().ok()?);
-        Some((usize::max(line, 1), usize::max(column, 1)))
-    });
-    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    let line = place.and_then(|(line, _)| lines.get(line - 1));
-    let fault = LocatedFault {
-        severity: "error",
-        file: Some(source),
-        line: place.map(|(line, _)| line),
-        column: place.map(|(_, column)| column),
-        resource: None,
-        field: "",
-        message: &DefaultMessageFormatter.format_message(error.without_snippet()),
-        help: None,
-        topic: Topic::Configuration,
-        marked: line.zip(place).map(|(line, place)| (line.as_str(), word(&lines, place))),
-        excerpt: None,
-    };
-    fault.to_string()
+    let reason = DefaultMessageFormatter.format_message(error.without_snippet());
+    let (line, column) = error.location().map_or((0, 0), |location| (location.line(), location.column()));
+    let mut fault = ValidationError::error(&*reason).in_file(Path::new(source));
+    if let Some(origin) = &mut fault.origin {
+        (origin.line, origin.column) = (line as u32, column as u32);
+    }
+    let mut texts = Texts::default();
+    texts.add(source, text);
+    texts.locate([&fault]).iter().map(ToString::to_string).collect()
 }
 
 fn located<'a>(fault: &'a ValidationError, texts: &'a HashMap<Arc<str>, Vec<String>>) -> LocatedFault<'a> {

@@ -34,21 +34,26 @@ pub(super) fn declared(message: &MessageDescriptor) -> Vec<Declared> {
 }
 
 fn declare(kind: Kind, package: &str, found: &mut Vec<Declared>) {
-    let known = |name: &str| found.iter().any(|declared| declared.name == name);
     match kind {
-        Kind::Message(message) if message.package_name() == package && !known(message.full_name()) => {
+        Kind::Message(message)
+            if message.package_name() == package && !is_known(found, message.full_name()) =>
+        {
             let name = message.full_name().to_owned();
             found.push(Declared { name, fields: fields(&message), values: Vec::new() });
             for field in message.fields() {
                 declare(value_kind(&field), package, found);
             }
         }
-        Kind::Enum(values) if !known(values.full_name()) => {
+        Kind::Enum(values) if !is_known(found, values.full_name()) => {
             let names = values.values().map(|value| value.name().to_owned()).collect();
             found.push(Declared { name: values.full_name().to_owned(), fields: Vec::new(), values: names });
         }
         _ => {}
     }
+}
+
+fn is_known(found: &[Declared], name: &str) -> bool {
+    found.iter().any(|declared| declared.name == name)
 }
 
 /// The fields of a message, in the order of its proto file.

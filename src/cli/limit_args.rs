@@ -2,9 +2,10 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 
-use super::value_parsers::{self, ValueError};
+use super::value_parsers;
 use crate::service::ServerOptions;
 use mixer_adapter_core::framework::suggest::suggestion;
 use mixer_adapter_engine::RequestLimits;
@@ -116,11 +117,11 @@ impl LimitArgs {
 }
 
 /// Parses `NAME=VALUE`.
-fn setting(text: &str) -> Result<Setting, ValueError> {
-    let (name, value) = text.split_once('=').ok_or(ValueError::Limit)?;
+fn setting(text: &str) -> anyhow::Result<Setting> {
+    let (name, value) = text.split_once('=').context("write NAME=VALUE, such as max-sessions=1000")?;
     let limit = LIMITS.iter().position(|(known, ..)| *known == name).ok_or_else(|| {
         let known = LIMITS.map(|(known, ..)| known);
-        ValueError::UnknownLimit { name: name.to_owned(), suggestion: suggestion(name, &known) }
+        anyhow!("unknown limit {name}; {}", suggestion(name, &known))
     })?;
     let value = match LIMITS[limit].2 {
         Field::Number(_) => value_parsers::bytes(value)? as u64,

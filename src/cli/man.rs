@@ -1,6 +1,10 @@
 //! Manual pages, of the same data as `--help`.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use clap::{Args, Command};
@@ -25,12 +29,7 @@ impl Man {
         let mut program = super::command(&[]).name(super::program()).disable_help_subcommand(true);
         program.build();
         if let Some(directory) = &self.directory {
-            let failed = || format!("cannot write to {}", directory.display());
-            fs::create_dir_all(directory).with_context(failed)?;
-            for command in all(&program) {
-                let file = directory.join(format!("{}.1", title(command)));
-                fs::write(file, page(command)?).with_context(failed)?;
-            }
+            write(&program, directory).with_context(|| format!("cannot write to {}", directory.display()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let command = self.command.iter().try_fold(&program, |command, name| command.find_subcommand(name));
@@ -38,6 +37,14 @@ impl Man {
         super::print(&page(command)?)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn write(program: &Command, directory: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(directory)?;
+    for command in all(program) {
+        fs::write(directory.join(format!("{}.1", title(command))), page(command)?)?;
+    }
+    Ok(())
 }
 
 fn all(command: &Command) -> Vec<&Command> {

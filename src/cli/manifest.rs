@@ -1,11 +1,11 @@
-use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
+use std::{collections::BTreeSet, process::ExitCode};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
+use serde_json::{Value as Json, json};
 
-mod example;
-
-use super::output_args::OutputArgs;
+use super::{fields::fields, output_args::OutputArgs, template};
+use mixer_adapter_core::framework::dynamic::{DescriptorSet, DynamicTemplate};
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 
 /// Print the `template` and `adapter` resources that a real Mixer needs to call these adapters, as YAML
@@ -45,75 +45,52 @@ pub(super) struct Manifest {
 impl Manifest {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let adapters = super::selected(adapters, &self.names)?;
-        self.output.print_documents(&self.resources(&adapters))?;
+        self.output.print_documents(&self.resources(&adapters)?)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn resources(&self, adapters: &[&AdapterInfo]) -> String {
-        let mut documents = Vec::new();
-        let mut templates = BTreeSet::new();
-        for template in adapters.iter().flat_map(|adapter| &adapter.templates) {
-            if templates.insert(template.name) {
-                documents.push(self.template(template));
-            }
-        }
-        documents.extend(adapters.iter().map(|adapter| self.adapter(adapter)));
-        if self.handler_example {
-            documents.extend(adapters.iter().flat_map(|adapter| self.example(adapter)));
-        }
-        documents.join("---\n")
-    }
-
-    fn template(&self, template: &TemplateInfo) -> String {
-        let descriptor = STANDARD.encode(template.descriptor);
-        self.resource("template", template.name, &format!("  descriptor: \"{descriptor}\"\n"))
-    }
-
-    /// Always with `config`, because a real Mixer sends no configuration without it.
-    fn adapter(&self, adapter: &AdapterInfo) -> String {
-        let mut spec = format!("  description: {}\n", quoted(adapter.description));
-        let _ = writeln!(spec, "  session_based: {}", self.session_based);
-        spec.push_str("  templates:\n");
-        for template in &adapter.templates {
-            let _ = writeln!(spec, "  - {}", name(template.name));
-        }
-        let _ = writeln!(spec, "  config: \"{}\"", STANDARD.encode(adapter.config_descriptor));
-        self.resource("adapter", adapter.name, &spec)
-    }
-
-    fn resource(&self, kind: &str, resource: &str, spec: &str) -> String {
-        format!(
-            "apiVersion: config.istio.io/v1alpha2\nkind: {kind}\nmetadata:\n  name: {}\n  namespace: {}\nspec:\n{spec}",
-            name(resource),
-            name(&self.namespace),
-        )
+    fn resources(&self, adapters: &[&AdapterInfo]) -> Result<String, minijinja::Error> {
+        let mut names = BTreeSet::new();
+        let templates = adapters.iter().flat_map(|adapter| &adapter.templates);
+        let templates = templates.filter(|template| names.insert(template.name)).map(template_values);
+        let templates: Vec<Json> = templates.collect();
+        let adapters = adapters.iter().map(|adapter| {
+            json!({
+                "name": adapter.name,
+                "description": adapter.description,
+                // A real Mixer sends no configuration to an adapter without its descriptor.
+                "config": STANDARD.encode(adapter.config_descriptor),
+                "fields": fields(&adapter.config),
+                "templates": adapter.templates.iter().map(template_values).collect::<Vec<_>>(),
+            })
+        });
+        let values = json!({
+            "templates": templates,
+            "adapters": adapters.collect::<Vec<_>>(),
+            "namespace": self.namespace,
+            "address": self.address,
+            "session_based": self.session_based,
+            "handler_example": self.handler_example,
+        });
+        let resources = template::render(&TEMPLATES, "resources", &values)?;
+        Ok(resources.strip_prefix("---\n").unwrap_or(&resources).to_owned())
     }
 }
 
-/// The name of a resource, quoted if YAML 1.1 would read it as another type, such as `on`, `y` or `1e3`.
-fn name(name: &str) -> String {
-    const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
-    if WORDS.contains(&name) || !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        quoted(name)
-    } else {
-        name.to_owned()
-    }
-}
+const TEMPLATES: [(&str, &str); 2] = [
+    ("resources", include_str!("manifest/resources.yaml")),
+    ("fields", include_str!("manifest/fields.yaml")),
+];
 
-/// Text in double quotes; a JSON string is a YAML string.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_yaml_does_not_read_as_strings_are_quoted() {
-        for word in ["on", "y", "no", "123", "1e3"] {
-            assert_eq!(name(word), format!("\"{word}\""));
-        }
-        assert_eq!(name("list-entry"), "list-entry");
-    }
+fn template_values(template: &TemplateInfo) -> Json {
+    let described = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
+    let mut fields = described.map(|template| fields(template.instance())).unwrap_or_default();
+    // The name of an instance is the resource's name, not a parameter.
+    fields.retain(|field| field.name != "name");
+    json!({
+        "name": template.name,
+        "descriptor": STANDARD.encode(template.descriptor),
+        "variety": template.variety.to_string(),
+        "fields": fields,
+    })
 }

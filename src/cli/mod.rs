@@ -48,6 +48,7 @@ mod signals;
 mod source;
 mod source_args;
 mod style;
+mod template;
 mod test;
 mod tls_args;
 #[cfg(feature = "envoy")]
@@ -213,6 +214,18 @@ impl UsageError {
 /// Returns `1 request` or `2 requests`.
 fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Returns rows with aligned columns, without those that are empty, each behind an indentation.
+fn columns<const N: usize>(indent: &str, rows: &[[&str; N]]) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|n| rows.iter().map(|row| row[n].len()).max().unwrap_or_default());
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(widths).filter(|(_, width)| *width > 0);
+        let cells: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{indent}{}", cells.join("  ")).trim_end().to_owned() + "\n"
+    });
+    lines.collect()
 }
 
 /// Returns milliseconds with three digits behind the point.

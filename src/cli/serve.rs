@@ -380,12 +380,6 @@ struct MemoryShares {
 
 /// The adapters and their templates, as the extensions of an xDS node.
 fn extensions(host: &Host) -> Vec<Extension> {
-    let extension = |category: &str, name: &str, version: Option<SemanticVersion>| Extension {
-        name: name.to_owned(),
-        category: category.to_owned(),
-        version: version.map(build_version),
-        ..Extension::default()
-    };
     let adapters = host.adapters().iter();
     let adapters = adapters.map(|adapter| extension("mixer.adapters", adapter.name, adapter.version));
     let served = host.adapters().iter().flat_map(|adapter| &adapter.templates);
@@ -393,10 +387,12 @@ fn extensions(host: &Host) -> Vec<Extension> {
     adapters.chain(templates.into_iter().map(|name| extension("mixer.templates", name, None))).collect()
 }
 
-fn build_version(version: SemanticVersion) -> BuildVersion {
-    let SemanticVersion { major, minor, patch } = version;
-    let version = EnvoyVersion { major_number: major, minor_number: minor, patch };
-    BuildVersion { version: Some(version), ..BuildVersion::default() }
+fn extension(category: &str, name: &str, version: Option<SemanticVersion>) -> Extension {
+    let version = version.map(|SemanticVersion { major, minor, patch }| BuildVersion {
+        version: Some(EnvoyVersion { major_number: major, minor_number: minor, patch }),
+        ..BuildVersion::default()
+    });
+    Extension { name: name.to_owned(), category: category.to_owned(), version, ..Extension::default() }
 }
 
 /// Applies the configuration that is embedded in the program.

@@ -189,13 +189,15 @@ impl SourceArgs {
             }
             _ => Vec::new(),
         };
-        let wanted = |collection: &Collection, required| Wanted {
+        let own = collections.iter().map(|collection| Wanted {
             // A layer of the runtime can only allow more.
-            required: required && !collection.is_runtime() && !self.config_optional.contains(collection),
+            required: !collection.is_runtime() && !self.config_optional.contains(collection),
             collection: collection.as_str().to_owned(),
-        };
-        let own = collections.iter().map(|collection| wanted(collection, true));
-        own.chain(legacy.iter().map(|collection| wanted(collection, false))).collect()
+        });
+        let legacy = legacy
+            .iter()
+            .map(|collection| Wanted { collection: collection.as_str().to_owned(), required: false });
+        own.chain(legacy).collect()
     }
 
     fn cache(&self) -> anyhow::Result<Option<Cache>> {

@@ -20,7 +20,7 @@ use super::{
     output_args::OutputArgs,
     style,
 };
-use crate::service::mixer::{explain_check, explain_report};
+use crate::service::mixer::{trace_check, trace_report};
 use mixer_adapter_config::test_files;
 use mixer_adapter_core::framework::{status::status_name, suggest::suggest};
 use mixer_adapter_engine::{
@@ -29,7 +29,7 @@ use mixer_adapter_engine::{
     proto::istio::mixer::v1::{
         CheckResponse, HeaderOperation, check_request::QuotaParams, header_operation::Operation,
     },
-    trace::Step,
+    trace::{Step, Trace},
 };
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 use mixer_adapter_streams::{ConfigUrl, ScopedUrl};
@@ -135,10 +135,7 @@ impl Test {
         }
         engines.close();
         let failed = outcomes.iter().filter(|outcome| !outcome.failures.is_empty()).count();
-        match self.output.data() {
-            Some(data) => data.print(&json(&outcomes))?,
-            None => super::print(&text(&outcomes, failed))?,
-        }
+        self.output.print(&json(&outcomes), || text(&outcomes, failed))?;
         Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
@@ -194,7 +191,7 @@ impl Case {
             for (name, amount) in &self.quotas {
                 request.quotas.insert(name.clone(), QuotaParams { amount: *amount, best_effort: false });
             }
-            let (answer, trace) = explain_check(mixer, request, Caller::default()).await;
+            let (answer, trace) = trace_check(mixer, request, Caller::default(), Trace::default()).await;
             unknown.extend(unknown_names(&trace));
             match &answer {
                 Ok(answer) => expect.compare(answer, &mut failures),
@@ -212,7 +209,7 @@ impl Case {
         }
         if let Some(reports) = &expect.reports {
             let request = report_request(&[attributes], all_words());
-            let (answer, trace) = explain_report(mixer, request, Caller::default()).await;
+            let (answer, trace) = trace_report(mixer, request, Caller::default(), Trace::default()).await;
             if let Err(status) = answer {
                 failures.push(format!("the report fails: {}", status.message()));
             }

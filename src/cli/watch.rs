@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -131,7 +132,7 @@ fn wanted(name: &str) -> Result<Collection, ConfigUrlError> {
 }
 
 /// A change of a collection.
-#[derive(Serialize)]
+#[derive(Clone, Default, Serialize)]
 struct Event<'a> {
     event: &'static str,
     collection: &'a str,
@@ -146,14 +147,6 @@ struct Event<'a> {
     create_time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Json>,
-}
-
-/// The reason why the output ended.
-enum End {
-    /// All requested events arrived.
-    Enough,
-    /// The connection ended for good.
-    Gone,
 }
 
 impl Watch {
@@ -200,18 +193,13 @@ impl Watch {
         };
         super::block_on(async {
             let watched = self.print(server.connect(), traced, settings.collections.len());
-            let end = match value_parsers::unless_zero(self.timeout) {
-                Some(longest) if self.once || self.count.is_some() => timeout(longest, watched).await,
-                _ => Ok(watched.await),
-            };
-            match end {
-                Ok(end) => end.map(|end| match end {
-                    End::Enough => ExitCode::SUCCESS,
-                    End::Gone => ExitCode::FAILURE,
-                }),
-                Err(_) => {
-                    anyhow::bail!("{}: not all events arrived within {:?}", self.server, self.timeout)
+            match value_parsers::unless_zero(self.timeout) {
+                Some(longest) if self.once || self.count.is_some() => {
+                    let ended = timeout(longest, watched).await;
+                    let late = || format!("{}: not all events arrived within {longest:?}", self.server);
+                    ended.ok().with_context(late)?
                 }
+                _ => watched.await,
             }
         })?
     }
@@ -288,7 +276,7 @@ impl Watch {
         mut subscription: Subscription,
         mut traced: mpsc::Receiver<Observed>,
         collections: usize,
-    ) -> anyhow::Result<End> {
+    ) -> anyhow::Result<ExitCode> {
         let mut known: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
         let mut files = self.write.as_deref().map(StateFiles::open).transpose()?;
         let mut printed = 0;
@@ -304,7 +292,7 @@ impl Watch {
                 }
                 printed += 1;
                 if self.count == Some(printed) {
-                    return Ok(End::Enough);
+                    return Ok(ExitCode::SUCCESS);
                 }
             }
             offer.accept();
@@ -314,42 +302,36 @@ impl Watch {
                 while let Ok(Some(last)) = timeout_at(deadline, traced.recv()).await {
                     super::print(&diagram(&last))?;
                 }
-                return Ok(End::Enough);
+                return Ok(ExitCode::SUCCESS);
             }
         }
-        Ok(End::Gone)
+        Ok(ExitCode::FAILURE)
     }
 
     /// The events of a change. `names` are the known resources of its collection, which it updates.
     fn events<'a>(&self, change: &'a RawChange, names: &mut BTreeSet<String>) -> Vec<Event<'a>> {
-        let event = |event, name| Event {
-            event,
-            collection: &change.collection,
-            name,
-            version: &change.version,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            create_time: None,
-            body: None,
-        };
+        let of_change =
+            Event { collection: &change.collection, version: &change.version, ..Event::default() };
         let mut events = Vec::new();
         if change.full && change.resources.is_empty() {
-            events.push(event("empty", ""));
+            events.push(Event { event: "empty", ..of_change.clone() });
         }
         for resource in &change.resources {
             let new = names.insert(resource.name.clone());
             events.push(Event {
+                event: if new { "added" } else { "changed" },
+                name: &resource.name,
                 version: &resource.version,
                 labels: resource.labels.clone(),
                 annotations: resource.annotations.clone(),
                 create_time: resource.created.map(|time| time.to_string()),
                 body: self.full.then(|| body(resource)),
-                ..event(if new { "added" } else { "changed" }, &resource.name)
+                ..of_change.clone()
             });
         }
         for name in &change.removed {
             names.remove(name);
-            events.push(event("removed", name));
+            events.push(Event { event: "removed", name, ..of_change.clone() });
         }
         events
     }

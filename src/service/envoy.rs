@@ -2,20 +2,18 @@
 
 use std::{
     borrow::Cow,
-    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
 };
 
-use http::Request;
+use axum::{extract::Request, routing::any};
 use mixer_adapter_engine::CheckOutcome;
 use mixer_adapter_envoy::{AccessLogServer, Counters, RateLimitOutcome, Services, TenantCounts};
 use prometheus_client::metrics::counter::ConstCounter;
-use tonic::{body::Body, server::NamedService};
-use tower_service::Service;
+use tonic::body::Body;
+use tower_service::Service as _;
 
 use super::{
     additional::AdditionalServices,
@@ -41,6 +39,9 @@ const SHOULD_RATE_LIMIT: [&str; 2] = [
     "/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit",
 ];
 
+/// The methods of the access log service under its former name.
+const FORMER_ACCESS_LOG: &str = "/envoy.service.accesslog.v2.AccessLogService/{*method}";
+
 impl Server {
     /// Serves Envoy's external authorization, rate limits and access logs, too.
     #[must_use]
@@ -61,36 +62,18 @@ impl Server {
             names: NAMES.into(),
             rpcs,
             routes: Box::new(|routes| {
-                let former = FormerAccessLog(access_log.clone());
-                routes.add_service(access_log).add_service(former)
+                let router = routes.add_service(access_log.clone()).into_axum_router();
+                let former = async move |request: Request| {
+                    let mut access_log = access_log.clone();
+                    access_log.call(request.map(Body::new)).await
+                };
+                router.route(FORMER_ACCESS_LOG, any(former)).into()
             }),
             descriptors: include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
             collector: Box::new(metrics),
             stop: Box::new(move || stopped.stop()),
             finish: Box::pin(async move { services.flush().await }),
         })
-    }
-}
-
-/// The access log service under its former name.
-#[derive(Clone, Debug)]
-struct FormerAccessLog(AccessLogServer);
-
-impl NamedService for FormerAccessLog {
-    const NAME: &'static str = "envoy.service.accesslog.v2.AccessLogService";
-}
-
-impl Service<Request<Body>> for FormerAccessLog {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = <AccessLogServer as Service<Request<Body>>>::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.0.call(request)
     }
 }
 

@@ -18,12 +18,8 @@ impl Format {
     pub(super) fn accepted(headers: &HeaderMap) -> Self {
         let accepted: Vec<&str> =
             headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-        let weight = |name: &str| {
-            let ranges = accepted.iter().flat_map(|value| value.split(','));
-            ranges.filter_map(|range| weight_of(range, name)).fold(0.0, f32::max)
-        };
-        let open_metrics = weight("application/openmetrics-text");
-        if open_metrics > 0.0 && open_metrics >= weight("text/plain") {
+        let open_metrics = weight(&accepted, "application/openmetrics-text");
+        if open_metrics > 0.0 && open_metrics >= weight(&accepted, "text/plain") {
             Self::OpenMetrics
         } else {
             Self::Prometheus
@@ -45,6 +41,12 @@ impl Format {
             Self::OpenMetrics => page,
         }
     }
+}
+
+/// Returns the largest weight of a type in the values of `Accept`; 0 without it.
+fn weight(accepted: &[&str], name: &str) -> f32 {
+    let ranges = accepted.iter().flat_map(|value| value.split(','));
+    ranges.filter_map(|range| weight_of(range, name)).fold(0.0, f32::max)
 }
 
 /// Returns the weight of a media range if it is of the type `name`: 1 by default, and 0 if it cannot be parsed.

@@ -37,4 +37,4 @@ pub(crate) use process_metrics::encode as encode_process;
 pub use readiness::{Pending, Readiness};
 pub use server::{Bound, Server, ServerError};
 pub use server_options::ServerOptions;
-pub(crate) use service_list::{MAX_NAME_REQUEST, SERVICE_GROUPS, service_group};
+pub(crate) use service_list::{SERVICE_GROUPS, reflection, service_group};

@@ -63,20 +63,15 @@ impl ProcessUse {
     ) -> Option<Self> {
         // The second field is the name of the program in parentheses, which may contain both spaces and parentheses.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        let kilobytes = |name: &str| {
-            let value = status.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
-        };
         let max_open_files = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-        let started = ticks(22)? as f64 / TICKS;
+        let started = number(&fields, 22)? as f64 / TICKS;
         Some(Self {
-            cpu_seconds: (ticks(14)? + ticks(15)?) as f64 / TICKS,
-            virtual_bytes: kilobytes("VmSize:")?,
-            resident_bytes: kilobytes("VmRSS:")?,
+            cpu_seconds: (number(&fields, 14)? + number(&fields, 15)?) as f64 / TICKS,
+            virtual_bytes: bytes(status, "VmSize:")?,
+            resident_bytes: bytes(status, "VmRSS:")?,
             open_files,
             max_open_files: max_open_files.and_then(|line| line.split_whitespace().next()?.parse().ok()),
-            threads: fields.get(20 - 3)?.parse().ok()?,
+            threads: number(&fields, 20)?,
             start_seconds: boot_seconds.map(|boot| boot + started),
         })
     }
@@ -101,6 +96,17 @@ impl ProcessUse {
             families.measure("process_start_time", help, Unit::Seconds, start)
         })
     }
+}
+
+/// Returns a field of `/proc/self/stat`, of which `fields` has those from the third one on.
+fn number(fields: &[&str], field: usize) -> Option<u64> {
+    fields.get(field - 3)?.parse().ok()
+}
+
+/// Returns a value of `/proc/self/status`, which has it in kilobytes.
+fn bytes(status: &str, name: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::{
     families::{Families, Scraped},
     grpc::{GrpcService, HostMethods},
     metrics, process_metrics,
-    service_list::{MAX_NAME_REQUEST, reflection, service_group, service_names},
+    service_list::{descriptors, reflection, service_group, service_names},
 };
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, handler::BoxFuture, session::STEPS_TO_EXPIRE};
@@ -248,8 +248,7 @@ impl Bound {
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
-        let routes = reflection(&server.host, &server.additional)?
-            .add_service(health.max_decoding_message_size(MAX_NAME_REQUEST));
+        let routes = reflection(health, &descriptors(&server.host, &server.additional))?;
         let GrpcPort { service, mut registry, stops, finish } = server.grpc_port(routes, &listener);
         let hits = server.hits.clone();
         metrics::add_limits(&mut registry, hits.clone());

@@ -1,6 +1,7 @@
 //! The services of a server: their names for health, their groups for policies, and reflection.
 
 use tonic::service::Routes;
+use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::{additional::AdditionalServices, backend, explain};
 use mixer_adapter_host::Host;
@@ -37,29 +38,36 @@ pub(super) fn service_names(host: &Host, mixer: bool) -> Vec<String> {
     names
 }
 
-pub(super) fn reflection(
-    host: &Host,
-    additional: &[AdditionalServices],
+/// The descriptors of a server, for reflection.
+pub(super) fn descriptors(host: &Host, additional: &[AdditionalServices]) -> Vec<&'static [u8]> {
+    let own: [&[u8]; 2] =
+        [mixer_adapter_core::proto::DESCRIPTORS, include_bytes!(concat!(env!("OUT_DIR"), "/mixer.bin"))];
+    own.into_iter()
+        .chain(host.adapters().iter().map(|adapter| adapter.config_descriptor))
+        .chain(STANDARD.iter().map(|(_, descriptor)| *descriptor))
+        .chain(host.adapters().templates().map(|template| template.descriptor))
+        .chain(additional.iter().map(|services| services.descriptors))
+        .collect()
+}
+
+/// Returns reflection for encoded `FileDescriptorSet`s, and health.
+pub(crate) fn reflection(
+    health: HealthServer<impl Health>,
+    sets: &[&[u8]],
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let builder = || {
         let builder = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(mixer_adapter_core::proto::DESCRIPTORS)
-            .register_encoded_file_descriptor_set(include_bytes!(concat!(env!("OUT_DIR"), "/mixer.bin")))
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        let own = host.adapters().iter().map(|adapter| adapter.config_descriptor);
-        let own = own.chain(STANDARD.iter().map(|(_, descriptor)| *descriptor));
-        let own = own.chain(host.adapters().templates().map(|template| template.descriptor));
-        let own = own.chain(additional.iter().map(|services| services.descriptors));
-        own.fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
+        sets.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
     };
-    let current = builder().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST);
-    // For older clients.
-    let former = builder().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST);
-    Ok(Routes::new(current).add_service(former))
+    Ok(Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST))
+        .add_service(builder().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST))
+        // For older clients.
+        .add_service(builder().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST)))
 }
 
 /// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.
-pub(crate) const MAX_NAME_REQUEST: usize = 16 << 10;
+const MAX_NAME_REQUEST: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {

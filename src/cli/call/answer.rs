@@ -6,66 +6,72 @@ use serde_json::{Map, Value as Json, json};
 use tonic::Status;
 
 use super::request::PreparedCall;
-use crate::answer::{Verdict, fields_json, quotas_json};
+use crate::{
+    answer::{Rendered, Verdict, fields_json, quotas_json, quotas_text},
+    cli::counted,
+};
 use mixer_adapter_core::{
     proto::{CheckResult, QuotaResult},
     template::Variety,
     value,
 };
 
-/// A decoded answer.
-pub(super) enum Answer {
-    Check(Verdict),
-    Quota(QuotaResult),
-    Report,
-    Output(DynamicMessage),
-    CheckWithOutput(Verdict, Option<DynamicMessage>),
-}
-
-impl Answer {
-    /// Decodes an answer. A malformed one is INTERNAL, as in a real Mixer.
-    pub(super) fn decode(prepared: &PreparedCall, encoded: prost::bytes::Bytes) -> Result<Self, Status> {
-        let template = &prepared.template;
-        let message = template.response_message();
-        let decoded = match template.variety() {
-            Variety::Check => CheckResult::decode(encoded).map(|result| Self::Check(result.into())),
-            Variety::Quota => QuotaResult::decode(encoded).map(Self::Quota),
-            Variety::Report => Ok(Self::Report),
-            Variety::AttributeGenerator => DynamicMessage::decode(message.clone(), encoded).map(Self::Output),
-            Variety::CheckWithOutput => {
-                DynamicMessage::decode(message.clone(), encoded).and_then(with_output)
+/// Decodes and renders an answer. A malformed one is INTERNAL, as in a real Mixer.
+pub(super) fn render(prepared: &PreparedCall, encoded: prost::bytes::Bytes) -> Result<Rendered, Status> {
+    let template = &prepared.template;
+    let message = template.response_message();
+    let rendered = match template.variety() {
+        Variety::Check => CheckResult::decode(encoded).map(|result| Rendered::from(&Verdict::from(result))),
+        Variety::Quota => QuotaResult::decode(encoded).map(|result| {
+            let requests = prepared.quota_request.iter().flat_map(|request| &request.quotas);
+            let amounts = requests.map(|(name, params)| (name.as_str(), params.amount));
+            Rendered {
+                text: quotas_text(amounts, &result.quotas),
+                json: json!({ "quotas": quotas_json(&result.quotas) }),
             }
-        };
-        decoded.map_err(|error| {
-            Status::internal(format!("the adapter's answer is not a valid {}: {error}", message.full_name()))
-        })
-    }
-
-    pub(super) fn to_json(&self) -> Json {
-        match self {
-            Self::Check(verdict) => verdict.to_json(),
-            Self::Quota(result) => json!({ "quotas": quotas_json(&result.quotas) }),
-            Self::Report => json!({}),
-            Self::Output(output) => Json::Object(output_json(output)),
-            Self::CheckWithOutput(verdict, output) => {
-                json!({ "result": verdict.to_json(), "output": output.as_ref().map(output_json) })
-            }
+        }),
+        Variety::Report => Ok(Rendered {
+            text: format!("reported, {} in one call\n", counted(prepared.instances.len(), "instance")),
+            json: json!({}),
+        }),
+        Variety::AttributeGenerator => {
+            DynamicMessage::decode(message.clone(), encoded).map(|answer| output(Some(&answer)))
         }
-    }
+        Variety::CheckWithOutput => DynamicMessage::decode(message.clone(), encoded).and_then(with_output),
+    };
+    rendered.map_err(|error| {
+        Status::internal(format!("the adapter's answer is not a valid {}: {error}", message.full_name()))
+    })
 }
 
-/// Splits a `HandleXResponse` into result and output.
-fn with_output(response: DynamicMessage) -> Result<Answer, prost::DecodeError> {
-    let message = |name: &str| {
-        let field = response.get_field_by_name(name)?;
-        field.as_message().filter(|_| response.has_field_by_name(name)).cloned()
-    };
-    let result = message("result").map(|result| result.transcode_to::<CheckResult>()).transpose()?;
-    Ok(Answer::CheckWithOutput(result.unwrap_or_default().into(), message("output")))
+/// Renders result and output of a `HandleXResponse`.
+fn with_output(response: DynamicMessage) -> Result<Rendered, prost::DecodeError> {
+    let result =
+        present(&response, "result").map(|result| result.transcode_to::<CheckResult>()).transpose()?;
+    let result = Rendered::from(&Verdict::from(result.unwrap_or_default()));
+    let output = output(present(&response, "output").as_ref());
+    Ok(Rendered {
+        text: result.text + &output.text,
+        json: json!({ "result": result.json, "output": output.json }),
+    })
+}
+
+fn present(response: &DynamicMessage, name: &str) -> Option<DynamicMessage> {
+    let field = response.get_field_by_name(name)?;
+    field.as_message().filter(|_| response.has_field_by_name(name)).cloned()
+}
+
+/// Renders the output of an adapter, which may be absent.
+fn output(output: Option<&DynamicMessage>) -> Rendered {
+    let fields = output.map(output_json);
+    let lines = fields.iter().flatten().map(|(name, value)| format!("  {name}: {value}\n"));
+    let lines: String = lines.collect();
+    let text = if lines.is_empty() { "no output\n".to_owned() } else { format!("output\n{lines}") };
+    Rendered { text, json: fields.map_or(Json::Null, Json::Object) }
 }
 
 /// Returns the fields that are present; Mixer makes attributes of them.
-pub(super) fn output_json(output: &DynamicMessage) -> Map<String, Json> {
+fn output_json(output: &DynamicMessage) -> Map<String, Json> {
     let mut fields = fields_json(output);
     for (field, value) in output.fields() {
         if let Some(text) = value.as_message().and_then(attribute_text) {

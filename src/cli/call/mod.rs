@@ -1,7 +1,6 @@
 //! Calls adapters as Mixer does.
 
 mod answer;
-mod print;
 mod request;
 mod session;
 
@@ -11,12 +10,13 @@ use std::{
 };
 
 use clap::Args;
+use serde_json::json;
 use tonic::{Code, Status};
 
-use answer::Answer;
 use request::PreparedCall;
 
-use super::{output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
+use super::{millis, output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
+use crate::answer::Rendered;
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
 
@@ -98,7 +98,13 @@ impl Call {
         let prepared = PreparedCall::read(&self, adapters)?;
         match super::block_on(self.call(&prepared))? {
             Ok((answer, took)) => {
-                print::answer(&prepared, &answer, took, self.output.data())?;
+                let took = millis(took);
+                match self.output.data() {
+                    Some(data) => data.print(
+                        &json!({ "template": prepared.template.name(), "answer": answer.json, "took_ms": took }),
+                    )?,
+                    None => super::print_verdict(&format!("{}took {took} ms\n", answer.text))?,
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => match self.output.data() {
@@ -111,7 +117,7 @@ impl Call {
         }
     }
 
-    async fn call(&self, prepared: &PreparedCall) -> Result<(Answer, Duration), RpcError> {
+    async fn call(&self, prepared: &PreparedCall) -> Result<(Rendered, Duration), RpcError> {
         let client = RpcClient::connect(&self.address).await.map_err(|status| {
             RpcError::of_step("connecting", &status)
                 .with_hint("start a server with `serve`, or set --address to another one")
@@ -138,13 +144,13 @@ impl Call {
         client: &RpcClient,
         adapter_config: Option<&Any>,
         timeout: Option<Duration>,
-    ) -> Result<(Answer, Duration), RpcError> {
+    ) -> Result<(Rendered, Duration), RpcError> {
         let instances = prepared.instances.clone();
         let request = prepared.template.request(instances, adapter_config, prepared.quota_request.as_ref());
         let request = request.with_dedup_id(&self.dedup_id.clone().unwrap_or_else(random_dedup_id));
         let start = Instant::now();
         let answer = client.call(&prepared.method, request, timeout).await;
-        let answer = answer.and_then(|answer| Answer::decode(prepared, answer));
+        let answer = answer.and_then(|answer| answer::render(prepared, answer));
         let answer = answer.map_err(|status| self.failure(prepared, adapter_config, &status))?;
         Ok((answer, start.elapsed()))
     }

@@ -33,10 +33,10 @@ pub(super) async fn open(
         ValidateRequest { adapter_config: adapter_config.clone(), inferred_types: inferred_types.clone() };
     let answer = client.rpc::<ValidateResponse>(VALIDATE, &request, timeout).await;
     let answer = answer.map_err(|status| RpcError::of_step("Validate", &status))?;
-    let missing = || {
+    let status = answer.status.ok_or_else(|| {
         RpcError::protocol_violation("Validate", "the answer has no status, on which a real Mixer crashes")
-    };
-    expect_ok("Validate", answer.status.ok_or_else(missing)?)?;
+    })?;
+    expect_ok("Validate", status)?;
     print_step("Validate: OK");
 
     let request = CreateSessionRequest { adapter_config, inferred_types };

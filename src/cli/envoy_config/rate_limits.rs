@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use mixer_adapter_config::ResourceName;
 use mixer_adapter_core::framework::suggest::suggest;
 
 use super::{
     EnvoyConfig,
     requirements::{Quota, Requirements},
-    template::quoted,
 };
-use crate::cli::{UsageError, value_parsers::DescriptorEntry};
+use crate::cli::{UsageError, template::quoted, value_parsers::DescriptorEntry};
 
 /// The rate limits of a filter.
 pub(super) struct RateLimits {
@@ -65,9 +63,9 @@ impl RateLimits {
                 ));
             }
             let name = short_name(quota);
-            let known = || requirements.quotas.iter().filter(|(known, _)| known.name() == name);
-            if let Some((_, other)) = known().next()
-                && !known().any(|(_, quota)| applies(quota, options))
+            let known = requirements.quotas.iter().filter(|(known, _)| known.name() == name);
+            if let Some((_, other)) = known.clone().next()
+                && !known.clone().any(|(_, quota)| applies(quota, options))
             {
                 let namespace = other.namespaces.first().map_or("", String::as_str);
                 return Err(usage!(
@@ -116,8 +114,8 @@ fn short_name(quota: &str) -> &str {
 
 /// Returns the namespace whose rules apply beside those of the default one: that of the flags.
 fn namespace(options: &EnvoyConfig) -> Option<&str> {
-    let of_quotas = || named(options).find_map(|quota| Some(quota.split_once('/')?.0));
-    options.namespace.as_deref().or_else(of_quotas)
+    let of_flag = options.namespace.as_deref();
+    of_flag.or_else(|| named(options).find_map(|quota| Some(quota.split_once('/')?.0)))
 }
 
 /// Returns whether a rule that requests the quota applies.
@@ -128,9 +126,9 @@ fn applies(quota: &Quota, options: &EnvoyConfig) -> bool {
 
 impl RateLimit {
     fn new(name: &str, requirements: &Requirements, options: &EnvoyConfig) -> Self {
-        let is_known = |known: &ResourceName, quota: &Quota| known.name() == name && applies(quota, options);
-        let known: Vec<_> =
-            requirements.quotas.iter().filter(|(known, quota)| is_known(known, quota)).collect();
+        let known = requirements.quotas.iter();
+        let known = known.filter(|(known, quota)| known.name() == name && applies(quota, options));
+        let known: Vec<_> = known.collect();
         let mut entries: BTreeMap<&str, bool> = BTreeMap::new();
         for (key, is_optional) in known.iter().flat_map(|(_, quota)| &quota.entries) {
             *entries.entry(key).or_insert(true) &= is_optional;
@@ -195,22 +193,22 @@ enum Source {
 
 impl Source {
     fn of(key: &str) -> Self {
-        let header = |header: &str| Self::Action(request_header(key, header, true));
-        match key {
-            "decision_id" | "phase" | "quota" => Self::Supplied,
-            "remote_address" => Self::Action("{remote_address: {}}".to_owned()),
-            "source.principal" | "source.user" => Self::Action(from_check(key, "source_principal")),
-            "request.path" => header(":path"),
-            "request.method" => header(":method"),
-            "request.host" => header(":authority"),
-            "request.scheme" => header(":scheme"),
-            "request.useragent" => header("user-agent"),
-            "request.referer" => header("referer"),
-            "request.api_key" => header("x-api-key"),
-            "request.id" => header("x-request-id"),
-            key if key.contains('.') => Self::Unknown,
-            _ => Self::Header,
-        }
+        let header = match key {
+            "decision_id" | "phase" | "quota" => return Self::Supplied,
+            "remote_address" => return Self::Action("{remote_address: {}}".to_owned()),
+            "source.principal" | "source.user" => return Self::Action(from_check(key, "source_principal")),
+            "request.path" => ":path",
+            "request.method" => ":method",
+            "request.host" => ":authority",
+            "request.scheme" => ":scheme",
+            "request.useragent" => "user-agent",
+            "request.referer" => "referer",
+            "request.api_key" => "x-api-key",
+            "request.id" => "x-request-id",
+            key if key.contains('.') => return Self::Unknown,
+            _ => return Self::Header,
+        };
+        Self::Action(request_header(key, header, true))
     }
 }
 

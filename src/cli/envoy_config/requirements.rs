@@ -104,20 +104,23 @@ impl Requirements {
 
     /// Records the attributes that a check reads.
     fn note(&mut self, inputs: &BTreeSet<Read>) {
-        let reads = |prefix: &str| inputs.iter().any(|read| read.attribute.starts_with(prefix));
-        self.body |= reads("request.body");
-        self.body_part |= reads("request.body_truncated");
-        self.token |= reads("request.auth.");
+        for attribute in inputs.iter().map(|read| &read.attribute) {
+            self.body |= attribute.starts_with("request.body");
+            self.body_part |= attribute.starts_with("request.body_truncated");
+            self.token |= attribute.starts_with("request.auth.");
+        }
     }
 
     /// Records the attributes that a report reads.
     fn note_logged(&mut self, inputs: &BTreeSet<Read>) {
-        let keys = |attribute: &str| -> Vec<String> {
-            let of_map = inputs.iter().filter(|read| read.attribute == attribute);
-            of_map.filter_map(|read| read.key.clone()).filter(|key| !key.starts_with(':')).collect()
-        };
-        self.request_headers.extend(keys("request.headers"));
-        self.response_headers.extend(keys("response.headers"));
+        for Read { attribute, key, .. } in inputs {
+            let headers = match attribute.as_str() {
+                "request.headers" => &mut self.request_headers,
+                "response.headers" => &mut self.response_headers,
+                _ => continue,
+            };
+            headers.extend(key.clone().filter(|key| !key.starts_with(':')));
+        }
     }
 }
 

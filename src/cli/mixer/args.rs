@@ -1,11 +1,15 @@
-use std::time::{Duration, Instant};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use clap::Args;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::TimedAnswer;
+use super::{TimedAnswer, reported};
+use crate::answer::Rendered;
 use crate::cli::{
     self, UsageError,
     attribute_args::{AttributeArgs, warn_of_undeclared},
@@ -52,7 +56,7 @@ pub(super) struct MixerArgs {
     dictionary_words: usize,
 
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    output: OutputArgs,
 }
 
 impl MixerArgs {
@@ -91,8 +95,8 @@ impl MixerArgs {
     }
 
     /// Sends a check with a quota request, and warns of a quota that no rule of the server has.
-    pub(super) fn quota(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer<CheckResponse>> {
-        let mut asked = self.explained_check(request, Explain::IfAllowed)?;
+    pub(super) fn quota(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer> {
+        let mut asked = self.explained_check(request, true)?;
         if !self.explain {
             let steps = asked.trace.take().unwrap_or_default().steps;
             for step in steps.iter().filter(|step| matches!(step, Step::UnknownQuota { .. })) {
@@ -102,53 +106,69 @@ impl MixerArgs {
         Ok(asked)
     }
 
-    pub(super) fn check(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer<CheckResponse>> {
-        self.explained_check(request, Explain::No)
+    pub(super) fn check(&self, request: &CheckRequest) -> anyhow::Result<TimedAnswer> {
+        self.explained_check(request, false)
     }
 
-    fn explained_check(
-        &self,
-        request: &CheckRequest,
-        explain: Explain,
-    ) -> anyhow::Result<TimedAnswer<CheckResponse>> {
-        self.send(explain, CHECK, request, EXPLAIN_CHECK, |explained: CheckExplanation| {
-            let answer = explained.response.ok_or_else(|| status(explained.error));
-            (answer, explained.trace)
-        })
+    fn explained_check(&self, request: &CheckRequest, explain: bool) -> anyhow::Result<TimedAnswer> {
+        self.send(
+            explain,
+            CHECK,
+            request,
+            EXPLAIN_CHECK,
+            |explained: CheckExplanation| {
+                let answer = explained.response.ok_or_else(|| status(explained.error));
+                (answer, explained.trace)
+            },
+            |response: &CheckResponse| Rendered::check(request, response),
+        )
     }
 
-    pub(super) fn report(&self, request: &ReportRequest) -> anyhow::Result<TimedAnswer<ReportResponse>> {
-        self.send(Explain::No, REPORT, request, EXPLAIN_REPORT, |explained: ReportExplanation| {
-            let answer = match explained.error {
-                None => Ok(ReportResponse {}),
-                error => Err(status(error)),
-            };
-            (answer, explained.trace)
-        })
+    pub(super) fn report(&self, request: &ReportRequest) -> anyhow::Result<TimedAnswer> {
+        self.send(
+            false,
+            REPORT,
+            request,
+            EXPLAIN_REPORT,
+            |explained: ReportExplanation| {
+                let answer = match explained.error {
+                    None => Ok(ReportResponse {}),
+                    error => Err(status(error)),
+                };
+                (answer, explained.trace)
+            },
+            |_: &ReportResponse| reported(request),
+        )
     }
 
-    /// Sends the request, by the Explain service if an explanation is requested and the server has this service.
+    /// Sends the request, by the Explain service if an explanation is requested and the server has this service. `explain`
+    /// requests one without `--explain`, which this client may not be allowed.
     fn send<Answer: Message + Default, Explained: Message + Default>(
         &self,
-        explain: Explain,
+        explain: bool,
         method: &'static str,
         request: &impl Message,
         explaining: &'static str,
         explained: impl FnOnce(Explained) -> (Result<Answer, Status>, String),
-    ) -> anyhow::Result<TimedAnswer<Answer>> {
+        render: impl Fn(&Answer) -> Rendered,
+    ) -> anyhow::Result<TimedAnswer> {
         let timeout = value_parsers::unless_zero(self.timeout);
         cli::block_on(async {
             let client = RpcClient::connect(&self.address).await;
             let client =
                 client.map_err(|status| RpcError::of_step("connecting", &status).with_hint(CONNECT_HINT))?;
             let start = Instant::now();
-            if self.explain || explain == Explain::IfAllowed {
+            if self.explain || explain {
                 match client.rpc(explaining, request, timeout).await {
                     Ok(answered) => {
                         let took = start.elapsed();
                         let (answer, trace) = explained(answered);
                         let trace: Trace = serde_json::from_str(&trace).context("cannot decode the trace")?;
-                        return Ok(TimedAnswer { answer, trace: Some(trace), took });
+                        return Ok(TimedAnswer {
+                            answer: answer.map(|answer| render(&answer)),
+                            trace: Some(trace),
+                            took,
+                        });
                     }
                     Err(status) if status.code() == Code::Unimplemented && self.explain => {
                         print_error(&format!("{} {NO_TRACE}", self.address));
@@ -161,12 +181,21 @@ impl MixerArgs {
             }
             let start = Instant::now();
             let answer = client.rpc(method, request, timeout).await;
-            Ok(TimedAnswer { answer, trace: None, took: start.elapsed() })
+            Ok(TimedAnswer {
+                answer: answer.map(|answer| render(&answer)),
+                trace: None,
+                took: start.elapsed(),
+            })
         })?
     }
 
+    /// Prints an answer, or the failure in its place.
+    pub(super) fn print(&self, asked: TimedAnswer) -> anyhow::Result<ExitCode> {
+        asked.print(self.output.data(), |status| self.failure(status))
+    }
+
     /// The error of a request, with a hint for the user.
-    pub(super) fn failure(&self, status: &Status) -> RpcError {
+    fn failure(&self, status: &Status) -> RpcError {
         let failure = RpcError::of_call(status);
         match status.code() {
             Code::Unimplemented => {
@@ -175,14 +204,6 @@ impl MixerArgs {
             _ => failure,
         }
     }
-}
-
-/// Whether a request is explained without `--explain`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Explain {
-    No,
-    /// If the server has explanations, and this client may have them.
-    IfAllowed,
 }
 
 const CHECK: &str = "/istio.mixer.v1.Mixer/Check";

@@ -2,12 +2,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{
-    args::MixerArgs,
-    check_request,
-    print::{print_check, print_report},
-    report_request,
-};
+use super::{args::MixerArgs, check_request, report_request};
 use crate::cli::attribute_args::AttributeArgs;
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, check_request::QuotaParams};
 
@@ -25,8 +20,7 @@ impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let attributes = self.mixer.request(&self.attributes)?;
         let request = check_request(&attributes, self.mixer.known_words()?);
-        let asked = self.mixer.check(&request)?;
-        print_check(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
+        self.mixer.print(self.mixer.check(&request)?)
     }
 }
 
@@ -44,8 +38,7 @@ impl Report {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let requests = self.mixer.requests(&self.attributes)?;
         let request = report_request(&requests, self.mixer.known_words()?);
-        let asked = self.mixer.report(&request)?;
-        print_report(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
+        self.mixer.print(self.mixer.report(&request)?)
     }
 }
 
@@ -100,7 +93,6 @@ impl Quota {
         let attributes = self.mixer.request(&self.attributes)?;
         let mut request = check_request(&attributes, self.mixer.known_words()?);
         self.amount.add_to(&self.name, &mut request);
-        let asked = self.mixer.quota(&request)?;
-        print_check(&request, &asked, self.mixer.output.data(), |status| self.mixer.failure(status))
+        self.mixer.print(self.mixer.quota(&request)?)
     }
 }

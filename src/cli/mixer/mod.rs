@@ -6,23 +6,24 @@ mod print;
 
 pub(super) use crate::service::mixer::report_request;
 pub(super) use commands::{AmountArgs, Check, Quota, Report};
-pub(super) use print::{check_data, print_check, print_report};
+pub(super) use print::TimedAnswer;
 
-use std::time::Duration;
+use serde_json::json;
 
-use tonic::Status;
-
-use crate::service::mixer;
+use crate::{answer::Rendered, service::mixer};
 use mixer_adapter_engine::{
-    attribute::ParsedAttributes, dictionary::WORDS, proto::istio::mixer::v1::CheckRequest, trace::Trace,
+    attribute::ParsedAttributes,
+    dictionary::WORDS,
+    proto::istio::mixer::v1::{CheckRequest, ReportRequest},
 };
 
-/// The answer to a request, and how long it took.
-pub(super) struct TimedAnswer<Answer> {
-    pub(super) answer: Result<Answer, Status>,
-    /// The explanation, if it was requested and the server has one.
-    pub(super) trace: Option<Trace>,
-    pub(super) took: Duration,
+/// Renders the answer to a report.
+pub(super) fn reported(request: &ReportRequest) -> Rendered {
+    let count = request.attributes.len();
+    Rendered {
+        text: format!("reported {}\n", super::counted(count, "request")),
+        json: json!({ "reported": count }),
+    }
 }
 
 /// A check of one request, with a deduplication id that no other check has.

@@ -1,4 +1,8 @@
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -53,13 +57,14 @@ impl Record {
         if let Err(violations) = record(&set, &mut baseline, self.release.release) {
             return report(&violations, self.output);
         }
-        let write = |path: &PathBuf, text: String| {
-            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
         write(&self.baseline, baseline.to_string())?;
         if let Some(path) = &self.deprecated {
             write(path, baseline.deprecations())?;
         }
         report(&[], self.output)
     }
+}
+
+fn write(path: &Path, text: String) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

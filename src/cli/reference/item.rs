@@ -137,12 +137,12 @@ fn fields_within(
 }
 
 fn enum_values(values: &EnumDescriptor, comments: &Comments) -> Vec<Item> {
-    let item = |name: &str| Item {
-        name: name.to_owned(),
-        meaning: comments.of(&format!("{}.{name}", values.full_name())),
+    let items = values.values().map(|value| Item {
+        name: value.name().to_owned(),
+        meaning: comments.of(&format!("{}.{}", values.full_name(), value.name())),
         ..Item::default()
-    };
-    values.values().map(|value| item(value.name())).collect()
+    });
+    items.collect()
 }
 
 /// An enum or a boolean that is absent has its first value.

@@ -26,7 +26,7 @@ use mixer_adapter_host::handler::Adapters;
 pub(super) struct Reference {
     /// The topic, or a name to look up in all of them
     #[arg(value_name = "TOPIC", value_parser = SubjectParser)]
-    subject: Option<Subject>,
+    subject: Option<String>,
 
     /// A name of the topic, with the path of a field behind a dot
     #[arg(value_name = "NAME[.FIELD]")]
@@ -41,31 +41,20 @@ pub(super) struct Reference {
     json: bool,
 }
 
-/// The subject of an explanation.
-#[derive(Clone, Debug)]
-enum Subject {
-    Topic(Topic),
-    /// A name of any topic.
-    Name(String),
-}
-
+/// Parses any text, and has the topics among its possible values.
 #[derive(Clone)]
 struct SubjectParser;
 
 impl TypedValueParser for SubjectParser {
-    type Value = Subject;
+    type Value = String;
 
     fn parse_ref(
         &self,
         command: &Command,
         argument: Option<&Arg>,
         value: &OsStr,
-    ) -> Result<Subject, clap::Error> {
-        let text = StringValueParser::new().parse_ref(command, argument, value)?;
-        match Topic::from_str(&text, false) {
-            Ok(topic) => Ok(Subject::Topic(topic)),
-            Err(_) => Ok(Subject::Name(text)),
-        }
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -111,23 +100,19 @@ struct Selection {
 
 impl Selection {
     fn of(
-        subject: Option<Subject>,
+        subject: Option<String>,
         name: Option<String>,
         catalogue: &Catalogue<'_>,
     ) -> Result<Self, UsageError> {
-        match (subject, name) {
-            (None, name) => Ok(Self { topic: None, name }),
-            (Some(Subject::Topic(topic)), name) => Ok(Self { topic: Some(topic), name }),
-            (Some(Subject::Name(name)), None) => {
-                match Topic::ALL
-                    .into_iter()
-                    .find(|topic| find(*topic, &catalogue.items(*topic), &name).is_ok())
-                {
-                    Some(topic) => Ok(Self { topic: Some(topic), name: Some(name) }),
-                    None => Err(unknown(&name)),
-                }
+        let Some(subject) = subject else { return Ok(Self { topic: None, name }) };
+        match (Topic::from_str(&subject, false), name) {
+            (Ok(topic), name) => Ok(Self { topic: Some(topic), name }),
+            (Err(_), Some(_)) => Err(unknown(&subject)),
+            (Err(_), None) => {
+                let mut topics = Topic::ALL.into_iter();
+                let topic = topics.find(|topic| find(*topic, &catalogue.items(*topic), &subject).is_ok());
+                Ok(Self { topic: Some(topic.ok_or_else(|| unknown(&subject))?), name: Some(subject) })
             }
-            (Some(Subject::Name(topic)), Some(_)) => Err(unknown(&topic)),
         }
     }
 
@@ -149,13 +134,13 @@ impl Selection {
         }
     }
 
-    fn markdown(&self, catalogue: &Catalogue<'_>) -> Result<String, UsageError> {
+    fn markdown(&self, catalogue: &Catalogue<'_>) -> anyhow::Result<String> {
         let topic = self.topic.ok_or_else(|| UsageError("--output markdown: name a topic".to_owned()))?;
         let mut items = catalogue.items(topic);
         if let Some(name) = &self.name {
             items = vec![find(topic, &items, name)?.clone()];
         }
-        Ok(print::markdown(topic, &items))
+        print::markdown(topic, &items)
     }
 
     fn schema(&self, catalogue: &Catalogue<'_>) -> anyhow::Result<String> {
@@ -185,15 +170,16 @@ pub(super) struct Names {
 /// Returns the names of all items.
 pub(super) fn names(adapters: &Adapters) -> Names {
     let catalogue = Catalogue::new(adapters);
-    let names = |topic| -> Vec<_> {
-        catalogue.items(topic).into_iter().map(|item| (item.name, item.meaning)).collect()
-    };
     Names {
-        adapters: names(Topic::Adapters),
-        templates: names(Topic::Templates),
-        attributes: names(Topic::Attributes),
-        all: Topic::ALL.into_iter().flat_map(names).collect(),
+        adapters: names_of(&catalogue, Topic::Adapters),
+        templates: names_of(&catalogue, Topic::Templates),
+        attributes: names_of(&catalogue, Topic::Attributes),
+        all: Topic::ALL.into_iter().flat_map(|topic| names_of(&catalogue, topic)).collect(),
     }
+}
+
+fn names_of(catalogue: &Catalogue<'_>, topic: Topic) -> Vec<(String, String)> {
+    catalogue.items(topic).into_iter().map(|item| (item.name, item.meaning)).collect()
 }
 
 fn unknown(topic: &str) -> UsageError {

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use clap::ValueEnum;
-use prost_reflect::MessageDescriptor;
 
 use super::item::{Comments, Item, Notation, fields};
 use mixer_adapter_config::{Kind, Spec};
@@ -125,22 +124,16 @@ impl<'a> Catalogue<'a> {
 
     fn kind(&self, kind: &Kind) -> Option<Item> {
         let message = Spec::message(kind)?;
+        let mut fields = fields(&message, Notation::Json, &self.comments);
+        // The name of a resource is in its metadata.
+        fields.retain(|field| field.name != "name" || *kind == Kind::AttributeManifest);
         Some(Item {
             name: kind.to_string(),
             meaning: self.comments.of(message.full_name()),
-            fields: self.spec_fields(&message),
+            fields,
             example: Some(example(kind)?.to_owned()),
             ..Item::default()
         })
-    }
-
-    fn spec_fields(&self, message: &MessageDescriptor) -> Vec<Item> {
-        let mut fields = self::fields(message, Notation::Json, &self.comments);
-        // The name of a resource is in its metadata.
-        if message.full_name() != "istio.policy.v1beta1.AttributeManifest" {
-            fields.retain(|field| field.name != "name");
-        }
-        fields
     }
 }
 

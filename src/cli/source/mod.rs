@@ -2,7 +2,7 @@ mod admin;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -12,14 +12,8 @@ use tonic_health::{
     pb::health_server::{Health, HealthServer},
 };
 
-use super::{
-    UsageError,
-    log_args::LogArgs,
-    signals::Signals,
-    tls_args::TlsArgs,
-    value_parsers::{self, ValueError},
-};
-use crate::service::{MAX_NAME_REQUEST, Readiness};
+use super::{UsageError, log_args::LogArgs, signals::Signals, tls_args::TlsArgs, value_parsers};
+use crate::service::{Readiness, reflection};
 use mixer_adapter_config::source::FileSource;
 use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files, read_file_within};
 use mixer_adapter_net::{Rate, grpc::StreamMemory};
@@ -260,9 +254,9 @@ impl Source {
             .max_streams(self.max_sinks)
             .new_streams(per_second(self.max_new_sinks))
             .max_message_size(self.max_message_size);
-        let own = Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST))
-            .add_service(reflection().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST))
-            .add_service(reflection().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST));
+        let descriptors =
+            [mixer_adapter_config::proto::DESCRIPTORS, mixer_adapter_streams::proto::DESCRIPTORS];
+        let own = reflection(health, &descriptors)?;
         Ok(xds::source::mount(mcp::source::mount(own, source, &options), source, &options))
     }
 
@@ -280,14 +274,6 @@ impl Source {
     }
 }
 
-/// Returns the builder of reflection, which has two versions.
-fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(mixer_adapter_config::proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(mixer_adapter_streams::proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-}
-
 /// The longest descriptor set in bytes.
 const MAX_DESCRIPTORS: u64 = 64 << 20;
 
@@ -295,8 +281,9 @@ const MAX_DESCRIPTORS: u64 = 64 << 20;
 pub(super) fn types(descriptors: &[PathBuf]) -> anyhow::Result<Types> {
     let mut types = Types::default();
     for path in descriptors {
-        let name = || format!("--descriptors {}", path.display());
-        types.add(&read_file_within(path, MAX_DESCRIPTORS).with_context(name)?).with_context(name)?;
+        let read = read_file_within(path, MAX_DESCRIPTORS).map_err(anyhow::Error::from);
+        let added = read.and_then(|descriptors| Ok(types.add(&descriptors)?));
+        added.with_context(|| format!("--descriptors {}", path.display()))?;
     }
     Ok(types)
 }
@@ -307,10 +294,10 @@ fn per_second(times: u32) -> Rate {
 }
 
 /// Parses the URL of a sink.
-fn sink(text: &str) -> Result<ConfigUrl, ValueError> {
+fn sink(text: &str) -> anyhow::Result<ConfigUrl> {
     match text.parse()? {
         url @ ConfigUrl::Mcp { .. } => Ok(url),
-        _ => Err(ValueError::Sink),
+        _ => Err(anyhow!("write mcp://HOST:PORT, or mcps:// for TLS")),
     }
 }
 

@@ -11,7 +11,6 @@ use axum::{
     routing::get,
 };
 use bytes::Bytes;
-use percent_encoding::percent_decode_str;
 use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::{
@@ -24,7 +23,7 @@ use tonic::Status;
 
 use super::{MAX_TRACE, written};
 use crate::{
-    answer::{check_json, check_text, status_json},
+    answer::{Rendered, status_json},
     service::{
         limits::{admit_check, admit_report},
         mixer::{admission, check_request, report_request, trace_check, trace_report},
@@ -81,7 +80,7 @@ pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
 
 async fn by_query(State(explainer): State<Explainer>, RawQuery(query): RawQuery) -> Response {
     let (quotas, attributes): (Vec<(String, String)>, Vec<_>) =
-        parameters(query).partition(|(name, _)| name == "quota");
+        parameters(query).into_iter().partition(|(name, _)| name == "quota");
     if !quotas.is_empty() {
         let reason = "a quota request changes the quota: POST the attributes as a JSON object\n";
         return (StatusCode::METHOD_NOT_ALLOWED, reason).into_response();
@@ -96,7 +95,7 @@ async fn by_body(
     RawQuery(query): RawQuery,
     Json(attributes): Json<Value>,
 ) -> Response {
-    let quotas: Vec<_> = parameters(query).collect();
+    let quotas = parameters(query);
     if let Some((name, _)) = quotas.iter().find(|(name, _)| name != "quota") {
         return bad_request(&format!(
             "the query of a POST has only quota=NAME, not {name:?}; write attributes into the body"
@@ -135,24 +134,19 @@ impl Explainer {
 }
 
 /// Returns the response with an explanation. It is encoded on another thread, which delays no call.
-async fn encoded(answer: Answer, trace: Trace, permit: OwnedSemaphorePermit) -> Response {
-    match spawn_blocking(move || {
-        serde_json::to_vec(&explanation(answer, &trace)).map(|text| Explanation { text, _permit: permit })
-    })
-    .await
-    {
-        Ok(Ok(explanation)) if explanation.text.len() > MAX_ANSWER => {
-            let reason = format!(
-                "the explanation has {} bytes, more than {MAX_ANSWER}; leave out long attributes, or requests of a report\n",
-                explanation.text.len()
-            );
-            (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response()
-        }
-        Ok(Ok(explanation)) => {
-            ([(CONTENT_TYPE, "application/json")], Body::from(Bytes::from_owner(explanation))).into_response()
-        }
-        Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+async fn encoded(answer: Result<Rendered, Status>, trace: Trace, permit: OwnedSemaphorePermit) -> Response {
+    let Ok(Ok(text)) = spawn_blocking(move || serde_json::to_vec(&explanation(answer, &trace))).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    if text.len() > MAX_ANSWER {
+        let reason = format!(
+            "the explanation has {} bytes, more than {MAX_ANSWER}; leave out long attributes, or requests of a report\n",
+            text.len()
+        );
+        return (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response();
     }
+    let body = Body::from(Bytes::from_owner(Explanation { text, _permit: permit }));
+    ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// The text of an explanation, which is in progress until the client has read it.
@@ -166,9 +160,6 @@ impl AsRef<[u8]> for Explanation {
         &self.text
     }
 }
-
-/// The answer as text and as data.
-type Answer = Result<(String, Value), Status>;
 
 /// The request to explain.
 enum Requested {
@@ -189,7 +180,7 @@ impl Requested {
 async fn explain(
     mixer: &Arc<Mixer>,
     read: impl FnOnce(&Vocabulary) -> Result<Requested, ParseAttributesError> + Send,
-) -> Result<(Answer, Trace), Response> {
+) -> Result<(Result<Rendered, Status>, Trace), Response> {
     let Some(snapshot) = mixer.snapshot() else {
         let reason = "there is no configuration yet\n";
         return Err((StatusCode::SERVICE_UNAVAILABLE, reason).into_response());
@@ -201,14 +192,14 @@ async fn explain(
         Ok(Requested::Check(request)) => match admission(admit_check)(mixer, &request.encode_to_vec()) {
             Ok(()) => {
                 let (answer, trace) = trace_check(mixer, (*request).clone(), caller, trace).await;
-                (answer.map(|response| (check_text(&request, &response), check_json(&response))), trace)
+                (answer.map(|response| Rendered::check(&request, &response)), trace)
             }
             Err(status) => (Err(status), Trace::default()),
         },
         Ok(Requested::Report(request)) => match admission(admit_report)(mixer, &request.encode_to_vec()) {
             Ok(()) => {
                 let (answer, trace) = trace_report(mixer, request, caller, trace).await;
-                (answer.map(|_| ("reported\n".to_owned(), json!({}))), trace)
+                (answer.map(|_| Rendered { text: "reported\n".to_owned(), json: json!({}) }), trace)
             }
             Err(status) => (Err(status), Trace::default()),
         },
@@ -216,10 +207,10 @@ async fn explain(
 }
 
 /// The answer and its trace, as data and as text.
-fn explanation(answer: Answer, trace: &Trace) -> Value {
+fn explanation(answer: Result<Rendered, Status>, trace: &Trace) -> Value {
     match answer {
-        Ok((text, response)) => {
-            json!({ "response": response, "trace": trace, "text": format!("{text}{trace}") })
+        Ok(Rendered { text, json }) => {
+            json!({ "response": json, "trace": trace, "text": format!("{text}{trace}") })
         }
         Err(status) => {
             let text = format!("{}: {}\n{trace}", status_name(status.code() as i32), status.message());
@@ -232,18 +223,9 @@ fn bad_request(reason: &str) -> Response {
     (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response()
 }
 
-fn decode(text: &str) -> String {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
-}
-
 /// The parameters of a query, with `+` and `%` decoded.
-fn parameters(query: Option<String>) -> impl Iterator<Item = (String, String)> {
-    let query = query.unwrap_or_default();
-    let parameters = query.split('&').filter(|parameter| !parameter.is_empty()).map(move |parameter| {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        (decode(name), decode(value))
-    });
-    parameters.collect::<Vec<_>>().into_iter()
+fn parameters(query: Option<String>) -> Vec<(String, String)> {
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect()
 }
 
 #[cfg(test)]
@@ -280,7 +262,7 @@ mod tests {
     #[tokio::test]
     async fn an_explanation_is_in_progress_until_it_is_read() {
         let free = Arc::new(Semaphore::new(1));
-        let answer = Ok((String::new(), json!({})));
+        let answer = Ok(Rendered { text: String::new(), json: json!({}) });
         let permit = free.clone().try_acquire_owned().unwrap();
         let response = encoded(answer, Trace::default(), permit).await;
         let unread = to_bytes(response.into_body(), MAX_ANSWER).await.unwrap();
@@ -293,7 +275,7 @@ mod tests {
     async fn an_explanation_beyond_the_limit_is_not_sent() {
         let free = Arc::new(Semaphore::new(1));
         let permit = free.clone().try_acquire_owned().unwrap();
-        let answer = Ok(("a".repeat(MAX_ANSWER), json!({})));
+        let answer = Ok(Rendered { text: "a".repeat(MAX_ANSWER), json: json!({}) });
         let response = encoded(answer, Trace::default(), permit).await;
         assert_eq!((response.status(), free.available_permits()), (StatusCode::PAYLOAD_TOO_LARGE, 1));
         assert!(text(response).await.contains("more than 4194304;"));

@@ -1,4 +1,4 @@
-//! Compression of attributes, as clients of the Mixer API do it.
+//! Requests with compressed attributes, as clients of the Mixer API send them.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,15 @@ use indexmap::IndexSet;
 use mixer_adapter_engine::{
     attribute::{AttributeValue, ParsedAttributes},
     dictionary,
-    proto::istio::mixer::v1::{CompressedAttributes, StringMap},
+    proto::istio::mixer::v1::{
+        CheckRequest, CompressedAttributes, ReportRequest, StringMap,
+        report_request::RepeatedAttributesSemantics,
+    },
 };
 
 /// Compresses attributes with the first `known_words` words of the global dictionary and words of the message's own
 /// (docs/behaviour/mixer-api.md#compressed-attributes). The last of several values of one attribute is used.
-pub(super) fn compress(attributes: &ParsedAttributes, known_words: usize) -> CompressedAttributes {
+fn compress(attributes: &ParsedAttributes, known_words: usize) -> CompressedAttributes {
     let last: BTreeMap<&str, &AttributeValue> =
         attributes.iter().map(|(name, value)| (name.as_str(), value)).collect();
     let mut words = Words::new(known_words);
@@ -82,5 +85,24 @@ impl Words {
     /// The message's own words by index.
     pub(super) fn into_own(self) -> Vec<String> {
         self.own.into_iter().collect()
+    }
+}
+
+/// A check of one request, without a deduplication id and quotas.
+pub(crate) fn check_request(attributes: &ParsedAttributes, known_words: usize) -> CheckRequest {
+    CheckRequest {
+        attributes: Some(compress(attributes, known_words)),
+        global_word_count: known_words as u32,
+        ..CheckRequest::default()
+    }
+}
+
+/// A report of several requests, each encoded independently of the others.
+pub(crate) fn report_request(requests: &[ParsedAttributes], known_words: usize) -> ReportRequest {
+    ReportRequest {
+        attributes: requests.iter().map(|attributes| compress(attributes, known_words)).collect(),
+        default_words: Vec::new(),
+        global_word_count: known_words as u32,
+        repeated_attributes_semantics: RepeatedAttributesSemantics::IndependentEncoding.into(),
     }
 }

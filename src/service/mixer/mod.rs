@@ -5,9 +5,8 @@ mod attributes;
 mod compress;
 mod pace;
 mod references;
-mod requests;
 
-pub(crate) use requests::{check_request, report_request};
+pub(crate) use compress::{check_request, report_request};
 
 use std::{mem, sync::Arc, time::Instant};
 
@@ -30,7 +29,8 @@ use mixer_adapter_engine::{
     dictionary::WORDS,
     dispatch::{AnswerDetails, DispatchError, QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
-        CheckRequest, CheckResponse, CompressedAttributes, ReportRequest, ReportResponse,
+        CheckRequest, CheckResponse, CompressedAttributes, ReferencedAttributes, ReportRequest,
+        ReportResponse,
         check_response::{PreconditionResult, QuotaResult},
         report_request::RepeatedAttributesSemantics,
     },
@@ -142,17 +142,8 @@ pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result
     counted_check(mixer, asked, caller, None, None).await
 }
 
-/// Answers a Check, and explains the answer.
-pub(crate) async fn explain_check(
-    mixer: &Mixer,
-    asked: CheckRequest,
-    caller: Caller,
-) -> (Result<CheckResponse, Status>, Trace) {
-    trace_check(mixer, asked, caller, Trace::default()).await
-}
-
 /// Answers a Check, and adds the steps to the answer to a trace.
-pub(super) async fn trace_check(
+pub(crate) async fn trace_check(
     mixer: &Mixer,
     asked: CheckRequest,
     caller: Caller,
@@ -290,16 +281,13 @@ async fn answer(
 ) -> Result<CheckResponse, Status> {
     let answer = request.answer().await.map_err(|error| status(mixer, Code::Internal, error))?;
     basis.details = answer.details;
-    let referenced = |request: &Request<'_>| {
-        references::encode(&request.references().list(request.vocabulary()), known_words)
-    };
     let allowed = answer.status.code == 0;
     let mut response = CheckResponse {
         precondition: Some(PreconditionResult {
             status: Some(answer.status),
             valid_duration: Some(answer.valid_duration),
             valid_use_count: answer.valid_use_count,
-            referenced_attributes: Some(referenced(request)),
+            referenced_attributes: Some(referenced(request, known_words)),
             route_directive: answer.directive,
         }),
         quotas: Default::default(),
@@ -320,7 +308,7 @@ async fn answer(
             let result = QuotaResult {
                 valid_duration: Some(granted.valid_duration),
                 granted_amount: granted.granted,
-                referenced_attributes: Some(referenced(request)),
+                referenced_attributes: Some(referenced(request, known_words)),
                 status: None,
             };
             response.quotas.insert(name.clone(), result);
@@ -330,22 +318,17 @@ async fn answer(
     Ok(response)
 }
 
+fn referenced(request: &Request<'_>, known_words: usize) -> ReferencedAttributes {
+    references::encode(&request.references().list(request.vocabulary()), known_words)
+}
+
 /// Answers a Report.
 pub async fn report(mixer: &Mixer, asked: ReportRequest, caller: Caller) -> Result<ReportResponse, Status> {
     counted_report(mixer, asked, caller, None, None).await
 }
 
-/// Answers a Report, and explains the answer.
-pub(crate) async fn explain_report(
-    mixer: &Mixer,
-    asked: ReportRequest,
-    caller: Caller,
-) -> (Result<ReportResponse, Status>, Trace) {
-    trace_report(mixer, asked, caller, Trace::default()).await
-}
-
 /// Answers a Report, and adds the steps to the answer to a trace.
-pub(super) async fn trace_report(
+pub(crate) async fn trace_report(
     mixer: &Mixer,
     asked: ReportRequest,
     caller: Caller,

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     answer::Verdict,
-    service::mixer::{explain_report, report_request},
+    service::mixer::{report_request, trace_report},
 };
 use mixer_adapter_config::{self as config, Apply as _, Change, Resource, Update};
 use mixer_adapter_core::adapter::{Adapter, Grant};
@@ -24,6 +24,7 @@ use mixer_adapter_engine::{
     build::{BuildOptions, Connector},
     dictionary::WORDS,
     remote::{self, Backoff},
+    trace::Trace,
 };
 use mixer_adapter_host::{
     Host,
@@ -110,7 +111,7 @@ impl FakeMixer {
     pub async fn report(&self, batch: impl IntoIterator<Item = Attributes>) -> Answer<()> {
         let requests: Vec<_> = batch.into_iter().map(Attributes::into_written).collect();
         let request = report_request(&requests, WORDS.len());
-        let report = explain_report(&self.mixer, request, Caller::default());
+        let report = trace_report(&self.mixer, request, Caller::default(), Trace::default());
         let ((result, trace), calls) = recorded(report).await;
         Answer { result: result.map(drop), calls, trace }
     }

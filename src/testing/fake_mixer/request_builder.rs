@@ -6,12 +6,13 @@ use tonic::Status;
 use super::{Answer, Attributes, FakeMixer, answer::grant, call::recorded};
 use crate::{
     answer::Verdict,
-    service::mixer::{check_request, explain_check},
+    service::mixer::{check_request, trace_check},
 };
 use mixer_adapter_core::adapter::Grant;
 use mixer_adapter_engine::{
     dictionary::WORDS,
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, check_request::QuotaParams},
+    trace::Trace,
 };
 use mixer_adapter_host::handler::Caller;
 
@@ -54,7 +55,8 @@ impl<'m, R> RequestBuilder<'m, R> {
     async fn send(self) -> Answer<CheckResponse> {
         let deadline = self.within.and_then(|within| Instant::now().checked_add(within));
         let caller = Caller { deadline, ..Caller::default() };
-        let ((result, trace), calls) = recorded(explain_check(&self.mixer.mixer, self.request, caller)).await;
+        let ((result, trace), calls) =
+            recorded(trace_check(&self.mixer.mixer, self.request, caller, Trace::default())).await;
         Answer { result, calls, trace }
     }
 }

@@ -172,11 +172,17 @@ fn the_quotas_of_a_filter_are_of_one_namespace_whose_rules_apply() {
     for (flags, error) in [
         (
             &["--rate-limit", "shop/bytes,other/bytes"][..],
-            "other/bytes: the rate limits of one filter are of",
+            "--rate-limit other/bytes: the rate limits of one filter are of",
         ),
         (&["--rate-limit", "shop/bytes", "--namespace", "other"], "one namespace, here other"),
-        (&["--rate-limit", "bytes"], "no rule that applies requests this quota; did you mean shop/bytes?"),
-        (&["--count-response-bytes", "other/bytes"], "did you mean shop/bytes?"),
+        (
+            &["--rate-limit", "bytes"],
+            "--rate-limit bytes: no rule that applies requests this quota; did you mean shop/bytes?",
+        ),
+        (
+            &["--count-response-bytes", "other/bytes"],
+            "--count-response-bytes other/bytes: no rule that applies requests this quota; did you mean shop/bytes?",
+        ),
     ] {
         let ran = run(&[&common, flags].concat());
         assert!(ran.code == 2 && ran.stderr.contains(error), "{flags:?}: {ran:?}");

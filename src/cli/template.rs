@@ -1,34 +1,18 @@
-//! The documents, as templates of YAML.
+//! Documents of YAML and Markdown, as templates.
 
 use minijinja::{
     AutoEscape, Environment, Error, UndefinedBehavior, Value, syntax::SyntaxConfig, value::Serde,
 };
 use serde_json::Value as Json;
 
-const TEMPLATES: [(&str, &str); 13] = [
-    ("body_comment", include_str!("templates/body_comment.yaml")),
-    ("bootstrap", include_str!("templates/bootstrap.yaml")),
-    ("connections", include_str!("templates/connections.yaml")),
-    ("failure_modes", include_str!("templates/failure_modes.yaml")),
-    ("gateway", include_str!("templates/gateway.yaml")),
-    ("grpc_service", include_str!("templates/grpc_service.yaml")),
-    ("istio", include_str!("templates/istio.yaml")),
-    ("log_common", include_str!("templates/log_common.yaml")),
-    ("rate_limit", include_str!("templates/rate_limit.yaml")),
-    ("reject_underscores", include_str!("templates/reject_underscores.yaml")),
-    ("requests", include_str!("templates/requests.yaml")),
-    ("server_cluster", include_str!("templates/server_cluster.yaml")),
-    ("tls_client", include_str!("templates/tls_client.yaml")),
-];
-
-/// Renders a document.
+/// Renders one of the templates with values, which may include others.
 ///
 /// # Errors
 /// A template does not fit the values.
-pub(super) fn render(document: &str, values: &Json) -> Result<String, Error> {
+pub(super) fn render(templates: &[(&str, &str)], document: &str, values: &Json) -> Result<String, Error> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     let syntax =
         SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build()?;
     environment.set_syntax(syntax);
@@ -37,12 +21,30 @@ pub(super) fn render(document: &str, values: &Json) -> Result<String, Error> {
     environment.add_filter("quoted_list", |items: Vec<String>| {
         format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "))
     });
-    for (name, template) in TEMPLATES {
+    environment.add_filter("name", name);
+    environment.add_filter("cell", cell);
+    for (name, template) in templates {
         environment.add_template(name, template)?;
     }
     environment.get_template(document)?.render(Serde(values))
 }
 
+/// The name of a resource, quoted if YAML 1.1 would read it as another type, such as `on`, `y` or `1e3`.
+fn name(name: &str) -> String {
+    const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
+    if WORDS.contains(&name) || !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        quoted(name)
+    } else {
+        name.to_owned()
+    }
+}
+
+/// The text of a cell in a table of Markdown.
+pub(super) fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// Indents each line.
 fn indented(text: &str, width: usize) -> String {
     text.lines().map(|line| format!("{:width$}{line}\n", "")).collect()
 }
