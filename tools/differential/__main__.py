@@ -7,7 +7,7 @@ import threading
 
 from compare import differences
 from generate import Generator
-from mixer import Mixer, StartError, read_cases
+from mixer import AdapterServer, Mixer, StartError, read_cases
 from shrink import shrink
 
 
@@ -17,6 +17,7 @@ def options():
     parser.add_argument("--second", required=True, metavar="COMMAND", help="another one")
     parser.add_argument("--first-metrics", metavar="URL", help="the page of the prometheus adapter, with the same placeholders")
     parser.add_argument("--second-metrics", metavar="URL")
+    parser.add_argument("--adapter-server", metavar="PROGRAM", help="a mixer-adapter; some cases have handlers that it serves outside of both servers")
     parser.add_argument("--seed", default="1", help="what the cases are made from (%(default)s)")
     parser.add_argument("--cases", type=int, default=100, metavar="N", help="how many (%(default)s)")
     parser.add_argument("--requests", type=int, default=10, metavar="N", help="how many a case (%(default)s)")
@@ -77,10 +78,11 @@ def main():
     mixers = [Mixer(command, metrics, given.settle, given.start_timeout)
               for command, metrics in ((given.first, given.first_metrics), (given.second, given.second_metrics))]
     comparison = Comparison(*mixers, given.shrink_runs)
+    server = AdapterServer(given.adapter_server) if given.adapter_server else None
     if given.replay:
         cases = read_cases(given.replay)
     else:
-        cases = [Generator("%s/%d" % (given.seed, index)).case(given.requests) for index in range(given.cases)]
+        cases = [Generator("%s/%d" % (given.seed, index), server).case(given.requests) for index in range(given.cases)]
     cases = [case for case in cases if given.only in (None, case["name"])]
     printing = threading.Lock()
     out = open(given.out, "w", encoding="utf-8") if given.out else None
@@ -103,6 +105,9 @@ def main():
             differing = sum(pool.map(compare, cases))
         except StartError as error:
             sys.exit("error: %s" % error)
+        finally:
+            if server:
+                server.stop()
     print("%d cases, %d differ" % (len(cases), differing))
     sys.exit(1 if differing else 0)
 

@@ -58,16 +58,18 @@ CONSTANTS = {
     "URI": ['uri("http://a.com/x")', 'uri("urn:x")', 'uri("http://evil.com/x")'],
     "EMAIL_ADDRESS": ['email("u@example.com")', 'email("u@EXAMPLE.com")'],
 }
+# What is a literal and what is an expression where the template is not compiled in.
+REMOTE_TEXTS = ["`user-` + %s + `-bad`", "'user-' + %s", '"user-" + %s + "-bad"', "'%s'", '"%s"']
 COMPARABLE = ["STRING", "INT64", "DOUBLE", "BOOL", "IP_ADDRESS", "TIMESTAMP", "DNS_NAME", "URI", "EMAIL_ADDRESS"]
 ORDERED = ["STRING", "INT64", "DOUBLE", "TIMESTAMP"]
 VALUES = [kind for kind in CONSTANTS if kind != "STRING_MAP"]
 
 
 class Generator:
-    """One random case; equal seeds make equal cases."""
+    """One random case; equal seeds make equal cases. With an adapter server, some cases have handlers that it serves."""
 
-    def __init__(self, seed):
-        self.seed = str(seed)
+    def __init__(self, seed, server=None):
+        self.seed, self.server = str(seed), server
         self.random = random.Random(self.seed)
         self.pick = self.random.choice
 
@@ -217,6 +219,24 @@ class Generator:
         actions = [(handler["metadata"]["name"], names) for handler in handlers]
         return handlers + instances, actions, operations
 
+    def remote_checks(self):
+        """Checks by handlers of the adapter server: constants of their instances are written in another way."""
+        resources = list(self.server.resources)
+        for index in range(self.random.randint(1, 2)):
+            handler = self.check_handler("h%d" % index)
+            adapter = self.server.names.get(handler["spec"].pop("compiledAdapter"))
+            if adapter:
+                handler["spec"].update(adapter=adapter, connection={"address": self.server.address})
+                resources.append(handler)
+        handlers = [each["metadata"]["name"] for each in resources if each["kind"] == "handler"]
+        names = ["i%d" % index for index in range(2)]
+        for name in names:
+            value = self.pick([self.value(), self.pick(REMOTE_TEXTS) % self.leaf("STRING")])
+            instance = self.instance(name, "listentry", {"value": value})
+            instance["spec"]["template"] = self.server.names[instance["spec"].pop("compiledTemplate")]
+            resources.append(instance)
+        return resources, [(handler, names) for handler in handlers], False
+
     def quotas(self):
         dimensions = {key: self.value() for key in self.random.sample(["source", "d1", "a.b"], self.random.randint(0, 2))}
         instances = [self.instance("quota0", "quota", {"dimensions": dimensions}), self.instance("quota1", "quota", {"dimensions": {}})]
@@ -332,6 +352,8 @@ class Generator:
             "prom": ([self.metrics], [self.report]),
             "mixed": ([self.checks, self.quotas, self.logs], [self.check, self.report]),
         }
+        if self.server:
+            kinds["remote"] = ([self.remote_checks], [self.check])
         kind = self.pick(sorted(kinds))
         parts, calls = kinds[kind]
         resources, actions, operations = [], [], False

@@ -292,6 +292,26 @@ class Mixer:
                     pass
 
 
+class AdapterServer:
+    """A running `mixer-adapter serve` that real Mixers and others call, with its resources."""
+    ADAPTERS = ["denier", "listchecker"]
+
+    def __init__(self, program):
+        listed = subprocess.run([program, "manifest", "-o", "json"] + self.ADAPTERS, check=True, stdout=subprocess.PIPE)
+        self.resources = [json.loads(line) for line in listed.stdout.decode("utf-8").splitlines()]
+        self.names = {each["metadata"]["name"]: "%(name)s.%(namespace)s" % each["metadata"] for each in self.resources}
+        self.address = "127.0.0.1:%d" % Ports.take()
+        admin = "127.0.0.1:%d" % Ports.take()
+        self.process = subprocess.Popen([program, "serve", "--listen", self.address, "--admin", admin, "--log", "error"],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+        with grpc.insecure_channel(self.address) as channel:
+            grpc.channel_ready_future(channel).result(timeout=20)
+
+    def stop(self):
+        """Ends the process."""
+        Mixer._stop(self.process)
+
+
 def read_cases(path):
     """Cases from a file of JSON lines, compressed or not."""
     with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
