@@ -334,6 +334,14 @@ fn programs_and_tests_share_what_they_compile_and_the_program_alone_has_no_clock
     let (run, tests) = (tree(&["-e", "normal"]), tree(&["-e", "normal,dev"]));
     let again: Vec<_> = run.difference(&tests).collect();
     assert!(again.is_empty(), "add the features that tests turn on to tests/adapters/Cargo.toml: {again:?}");
+    let everything = tree(&["-e", "normal,build,dev"]);
+    let mut packages = BTreeMap::<_, Vec<_>>::new();
+    for line in &everything {
+        let (package, features) = line.rsplit_once(' ').unwrap();
+        packages.entry(package).or_default().push(features);
+    }
+    packages.retain(|_, features| features.len() > 1);
+    assert!(packages.is_empty(), "give build scripts the same features, in the same file: {packages:?}");
     assert!(run.iter().any(|line| line.starts_with("tokio v") && line.contains("test-util")));
     let program = tree(&["-e", "normal", "-p", "mixer-adapters"]);
     assert!(!program.iter().any(|line| line.contains("test-util")), "{program:?}");
