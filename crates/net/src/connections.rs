@@ -224,14 +224,16 @@ impl Connections {
     /// Evicts idle connections to make room for a new one; returns whether there was one. The order is that of [`Silence`]; within
     /// a kind, the longest idle or the largest backlog comes first. Connections younger than [`YOUTH`] come last, unless most are
     /// young. Connections that wait for their first turn are not known to be idle. Exempt connections are spared, up to half of all.
+    /// Busy ones are spared while others have been cut off or wait for their first turn: room is about to come, or idle ones.
     pub(crate) fn end_silent(&self) -> bool {
         let open = self.open.lock();
         let now = Instant::now();
         // A flood of them would displace everybody else.
         let spares_young =
             2 * open.values().filter(|connection| connection.is_young(now)).count() <= open.len();
-        let (mut silent, mut kept) = (Vec::new(), Vec::new());
+        let (mut silent, mut kept, mut is_unsettled) = (Vec::new(), Vec::new(), false);
         for connection in open.values() {
+            is_unsettled |= connection.is_unsettled();
             let Some((silence, since)) = connection.silence() else { continue };
             let group = if connection.kept.load(Relaxed) { &mut kept } else { &mut silent };
             group.push(((spares_young && connection.is_young(now), silence), since, connection.id));
@@ -243,6 +245,9 @@ impl Connections {
             silent.extend_from_slice(&kept[..excess]);
         }
         let Some(&(least, ..)) = silent.iter().min() else { return false };
+        if is_unsettled && least.1 == Silence::Busy {
+            return false;
+        }
         // Many at once while strangers hold connections, so that the search pays.
         let number = match least.1 {
             Silence::NoPreface | Silence::NeverCalled => (open.len() / 64).max(1),
@@ -394,6 +399,11 @@ impl ConnectionState {
 
     pub(crate) fn keep(&self) {
         self.kept.store(true, Relaxed);
+    }
+
+    /// Returns whether it is about to end, or to show whether it is idle.
+    fn is_unsettled(&self) -> bool {
+        self.cut.is_cancelled() || !self.had_turn.load(Relaxed)
     }
 
     /// Returns why the connection is idle, and its order within this kind; `None` while it is in use.

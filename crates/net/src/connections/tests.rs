@@ -102,6 +102,20 @@ async fn of_those_that_called_lately_the_one_with_the_largest_backlog_gives_way(
     }
 }
 
+#[test]
+fn a_connection_that_called_lately_stays_while_others_end_or_wait_for_their_first_turn() {
+    let port = Connections::new(Arc::default());
+    let busy = silent(&port, 1, Silence::Idle);
+    let waits = unread(&port, 2, 0);
+    assert!(!port.end_silent());
+    waits.set_had_turn();
+    assert!(port.end_silent() && waits.cut.is_cancelled());
+    assert!(!port.end_silent());
+    port.open.lock().remove(&2);
+    assert!(!busy.drain.is_cancelled());
+    assert!(port.end_silent() && busy.drain.is_cancelled());
+}
+
 /// Like [`silent`], for a client that may be silent.
 fn kept(port: &Arc<Connections>, id: u64, silence: Silence) -> Arc<ConnectionState> {
     let connection = silent(port, id, silence);
