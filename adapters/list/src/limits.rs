@@ -13,4 +13,4 @@ pub(super) struct PatternLimits {
 
 /// The limits on the patterns of one list.
 pub(super) const LIMITS: PatternLimits =
-    PatternLimits { patterns: 100_000, length: 1 << 20, expressions: 2_000, compiled: 16 << 20 };
+    PatternLimits { patterns: 100_000, length: 1 << 20, expressions: 2_000, compiled: 8 << 20 };

@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn expressions_too_large_together_are_refused() {
         let error = PatternSet::compile(std::iter::repeat_n(r"\pL{1000}", 40)).unwrap_err().to_string();
-        assert!(error.contains("more than 16 MiB"), "{error}");
+        assert!(error.contains("more than 8 MiB"), "{error}");
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl FreeThread {
         let Self { runtime, taken } = self;
         let (mut done, output) = oneshot::channel();
         let here = runtime.clone();
-        runtime.spawn_blocking(move || {
+        let thread = runtime.spawn_blocking(move || {
             here.block_on(async {
                 tokio::select! {
                     biased;
@@ -80,7 +80,10 @@ impl FreeThread {
                     }
                 }
             });
-            // A blocked thread counts longer than its caller waits.
+        });
+        // A blocked thread counts longer than its caller waits, and until the runtime can use it again: it would start another one.
+        runtime.spawn(async move {
+            let _ended = thread.await;
             drop(taken);
         });
         output.await.ok()

@@ -73,7 +73,7 @@ pub(super) async fn many_sessions(addresses: Addresses, sent: &mut u64) -> anyho
     let Some(refused) = refused else {
         return Ok(Expectation::Missed(format!("{SESSIONS} sessions were created")));
     };
-    if !refused.to_string().contains("--m") {
+    if !refused.to_string().contains("(memory-limit)") {
         return Ok(Expectation::Missed(format!("a refusal does not name its limit: {refused}")));
     }
     let result: CheckResult = owner.call(ListEntry::METHOD, &entry(None, "listed")).await??;
