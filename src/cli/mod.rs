@@ -78,25 +78,24 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 
 /// Defines `main` of a program that serves the given adapters.
 ///
-/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. `; sample = TEXT` after the adapters sets the configuration (YAML) to use without `--config`, and `, tour = TEXT`
-/// after it the configuration that `try` shows behind an Envoy.
+/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. After the adapters, `; state = VALUE` sets the
+/// state that [`Context::state`](crate::Context::state) returns, which is made outside of a runtime; `; sample = TEXT` sets the
+/// configuration (YAML) to use without `--config`, and `, tour = TEXT` after it the configuration that `try` shows behind an Envoy.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
 /// ```
 #[macro_export]
 macro_rules! main {
-    ($($adapter:ty),+ $(,)?) => {
+    ($($adapter:ty),+ $(,)? $(; state = $state:expr)? $(; sample = $sample:expr $(, tour = $tour:expr)?)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, $crate::cli::Samples::default())
+            let samples = $crate::cli::Samples::default()$(.with_serve($sample)$(.with_tour($tour))?)?;
+            let state = ::std::sync::Arc::new($crate::main!(@state $($state)?));
+            $crate::cli::run(move |adapters| adapters$(.add_with::<$adapter, _>(state.clone()))+, samples)
         }
     };
-    ($($adapter:ty),+; sample = $sample:expr $(, tour = $tour:expr)?) => {
-        fn main() -> ::std::process::ExitCode {
-            let samples = $crate::cli::Samples::default().with_serve($sample)$(.with_tour($tour))?;
-            $crate::cli::run(|adapters| adapters$(.add::<$adapter>())+, samples)
-        }
-    };
+    (@state) => { () };
+    (@state $state:expr) => { $state };
 }
 
 /// The configurations that are embedded in a program.

@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 
 use super::families::{Encoded, Families, Scraped, loaded};
-use mixer_adapter_core::{framework::status::status_name, metrics::event_counts};
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_host::{Host, metrics::CallMetrics};
 use mixer_adapter_net::{Limit, LimitHits};
 
@@ -52,7 +52,7 @@ fn calls(host: &Host, families: &mut Families<'_>) -> Encoded {
     let help = "Calls that ended, by adapter (empty where none was reached), template and gRPC code";
     families.encode(("mixer_adapter_calls", help), None, ["adapter", "template", "code"], calls)?;
     let help = "What adapters count: things dropped, refused or failed, by adapter and event";
-    let events = event_counts().into_iter();
+    let events = host.adapters().event_counts().into_iter();
     let events =
         events.map(|(adapter, event, count)| ([adapter.into(), event.into()], ConstCounter::new(count)));
     families.encode(("mixer_adapter_events", help), None, ["adapter", "event"], events)?;

@@ -439,24 +439,26 @@ fn is_unprotected(authorization: &Authorization, address: Option<&ListenAddress>
     !authorization.authenticates() && !address.is_some_and(ListenAddress::is_local)
 }
 
-/// How often idle handlers are closed if sessions never expire.
-const SWEEP: Duration = Duration::from_secs(60);
+/// How often idle handlers are closed.
+const SWEEP: Duration = Duration::from_secs(15);
 
 async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: CancellationToken) {
-    let tick = session_idle.map_or(SWEEP, |idle| (idle / STEPS_TO_EXPIRE).max(Duration::from_millis(1)));
-    let mut ticks = tokio::time::interval(tick);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    ticks.tick().await;
+    let step = session_idle.map_or(SWEEP, |idle| (idle / STEPS_TO_EXPIRE).max(Duration::from_millis(1)));
+    let (mut steps, mut sweeps) = (ticks(step), ticks(SWEEP));
     loop {
         tokio::select! {
-            _ = ticks.tick() => {}
+            _ = steps.tick(), if session_idle.is_some() => host.expire_idle(),
+            _ = sweeps.tick() => host.handlers().sweep(),
             () = stop.cancelled() => return,
         }
-        match session_idle {
-            Some(_) => host.expire_idle(),
-            None => host.handlers().sweep(),
-        }
     }
+}
+
+/// Ticks from one period after now.
+fn ticks(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks
 }
 
 #[cfg(test)]

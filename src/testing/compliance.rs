@@ -1,19 +1,44 @@
-use std::{fmt, marker::PhantomData, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use super::rules;
+use super::{
+    faulty::{Faulty, Hangs, Panics},
+    rules,
+};
 use mixer_adapter_core::adapter::Adapter;
+use mixer_adapter_host::handler::AdaptersBuilder;
 
 /// The compliance suite for one adapter. [`compliance!`](crate::compliance) defines a test that runs it.
 ///
 /// An adapter that does not accept an empty configuration needs at least [`config`](Self::config).
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Compliance<A> {
+pub struct Compliance<A, S = ()> {
+    options: Options,
+    state: Arc<S>,
+    adapter: PhantomData<fn() -> A>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Options {
     pub(super) config: String,
     pub(super) refused: Vec<(String, String)>,
     pub(super) instance: String,
     pub(super) patience: Duration,
-    adapter: PhantomData<fn() -> A>,
+}
+
+/// The adapter under test without its type.
+pub(super) struct Suite<'a> {
+    pub(super) adapter: &'static str,
+    pub(super) options: &'a Options,
+    pub(super) add: &'a (dyn Fn(Form, AdaptersBuilder) -> AdaptersBuilder + Sync),
+}
+
+/// The form of the adapter that a rule hosts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    Plain,
+    Panics,
+    Hangs,
 }
 
 /// A rule of the contract that an adapter breaks.
@@ -32,50 +57,63 @@ impl fmt::Display for Violation {
     }
 }
 
-impl<A: Adapter> Compliance<A> {
+impl<A> Compliance<A> {
     /// Creates the suite with an empty configuration.
     #[allow(clippy::new_without_default)] // always followed by its other methods
     pub fn new() -> Self {
-        Self {
+        let options = Options {
             config: "{}".to_owned(),
             refused: Vec::new(),
             instance: "example.instance.istio-system".to_owned(),
             patience: Duration::from_secs(10),
-            adapter: PhantomData,
-        }
+        };
+        Self { options, state: Arc::new(()), adapter: PhantomData }
     }
 
+    /// Sets the state of the program, of which a test replaces parts: a service, a clock.
+    pub fn state<S>(self, state: S) -> Compliance<A, S> {
+        Compliance { options: self.options, state: Arc::new(state), adapter: PhantomData }
+    }
+}
+
+impl<A: Adapter<S>, S: Send + Sync + 'static> Compliance<A, S> {
     /// Sets a configuration that the adapter accepts, in YAML or JSON.
     pub fn config(mut self, text: &str) -> Self {
-        text.clone_into(&mut self.config);
+        text.clone_into(&mut self.options.config);
         self
     }
 
     /// Adds a configuration that the adapter rejects because of `field`, such as `overrides[2].max_amount`.
     pub fn refuses(mut self, field: &str, text: &str) -> Self {
-        self.refused.push((field.to_owned(), text.to_owned()));
+        self.options.refused.push((field.to_owned(), text.to_owned()));
         self
     }
 
     /// Sets the full name of all instances, for adapters whose configuration names them; by default
     /// `example.instance.istio-system`.
     pub fn instance(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.instance);
+        name.clone_into(&mut self.options.instance);
         self
     }
 
     /// Sets the limit for each call, opening and closing; by default 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+        self.options.patience = patience;
         self
     }
 
     /// Runs the suite and returns the broken rules.
     pub fn violations(&self) -> Vec<Violation> {
+        let add = |form, adapters: AdaptersBuilder| match form {
+            Form::Plain => adapters.add_with::<A, S>(self.state.clone()),
+            Form::Panics => adapters.add_with::<Faulty<A, Panics>, S>(self.state.clone()),
+            Form::Hangs => adapters.add_with::<Faulty<A, Hangs>, S>(self.state.clone()),
+        };
+        let suite = Suite { adapter: A::NAME, options: &self.options, add: &add };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         match runtime {
             Ok(runtime) => {
-                let violations = runtime.block_on(rules::violations(self));
+                let violations = runtime.block_on(rules::violations(&suite));
                 // A handler that blocks its thread must not block the end of the test.
                 runtime.shutdown_background();
                 violations

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use mixer_adapter_core::{
-    adapter::{Adapter, AdapterError, ConfigErrors, Handle, InferredTypes, Templates},
+    adapter::{Adapter, AdapterError, Context, Handle, Templates},
     framework::TemplateVisitor,
     template::Template,
 };
@@ -37,19 +37,15 @@ pub(super) struct Faulty<A, F> {
     fault: PhantomData<fn() -> F>,
 }
 
-impl<A: Adapter, F: FaultyBehavior> Adapter for Faulty<A, F> {
+impl<A: Adapter<S>, S: Send + Sync + 'static, F: FaultyBehavior> Adapter<S> for Faulty<A, F> {
     const NAME: &'static str = A::NAME;
     const DESCRIPTION: &'static str = A::DESCRIPTION;
     const BLOCKING: bool = A::BLOCKING;
     type Config = A::Config;
-    type Templates = Forwarded<A>;
+    type Templates = Forwarded<A, S>;
 
-    async fn open(config: A::Config) -> Result<Self, AdapterError> {
-        Ok(Self { adapter: A::open(config).await?, fault: PhantomData })
-    }
-
-    fn validate(config: &A::Config, types: &InferredTypes) -> Result<(), ConfigErrors> {
-        A::validate(config, types)
+    async fn open(config: A::Config, context: Context<S>) -> Result<Self, AdapterError> {
+        Ok(Self { adapter: A::open(config, context).await?, fault: PhantomData })
     }
 
     async fn close(self) {
@@ -58,16 +54,16 @@ impl<A: Adapter, F: FaultyBehavior> Adapter for Faulty<A, F> {
 }
 
 impl<A: Handle<T>, T: Template, F: FaultyBehavior> Handle<T> for Faulty<A, F> {
-    async fn handle(&self, input: T::Input) -> Result<T::Answer, AdapterError> {
+    async fn handle(&self, call: T::Input) -> Result<T::Answer, AdapterError> {
         F::inject().await;
-        self.adapter.handle(input).await
+        self.adapter.handle(call).await
     }
 }
 
 /// The templates of the wrapped adapter.
-pub(super) struct Forwarded<A>(PhantomData<fn() -> A>);
+pub(super) struct Forwarded<A, S>(PhantomData<fn() -> (A, S)>);
 
-impl<A: Adapter, F: FaultyBehavior> Templates<Faulty<A, F>> for Forwarded<A> {
+impl<A: Adapter<S>, S, F: FaultyBehavior> Templates<Faulty<A, F>> for Forwarded<A, S> {
     fn visit(visitor: &mut impl TemplateVisitor<Faulty<A, F>>) {
         A::Templates::visit(&mut Forward { visitor, fault: PhantomData::<fn() -> F> });
     }
@@ -78,9 +74,7 @@ struct Forward<'a, V, F> {
     fault: PhantomData<fn() -> F>,
 }
 
-impl<A: Adapter, F: FaultyBehavior, V: TemplateVisitor<Faulty<A, F>>> TemplateVisitor<A>
-    for Forward<'_, V, F>
-{
+impl<A, F: FaultyBehavior, V: TemplateVisitor<Faulty<A, F>>> TemplateVisitor<A> for Forward<'_, V, F> {
     fn template<T: Template>(&mut self)
     where
         A: Handle<T>,

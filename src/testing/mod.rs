@@ -4,7 +4,7 @@
 //! does, by gRPC over a pair of pipes in the process: no port, no server to start, and tests run in parallel.
 //!
 //! ```no_run
-//! # use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
+//! # use mixer_adapter::{Adapter, AdapterError, Call, Check, Code, Context, Handle};
 //! # use mixer_adapter::adapter::Config;
 //! # use mixer_adapter::template::{listentry, ListEntry};
 //! # #[derive(Clone, PartialEq, mixer_adapter::prost::Message)]
@@ -21,11 +21,11 @@
 //! #     const DESCRIPTION: &str = "Denies one path.";
 //! #     type Config = Params;
 //! #     type Templates = (ListEntry,);
-//! #     async fn open(params: Params) -> Result<Self, AdapterError> { Ok(Self(params.value)) }
+//! #     async fn open(params: Params, _: Context) -> Result<Self, AdapterError> { Ok(Self(params.value)) }
 //! # }
 //! # impl Handle<ListEntry> for Closed {
-//! #     async fn handle(&self, entry: listentry::InstanceMsg) -> Result<Check, AdapterError> {
-//! #         let denied = entry.value.is_some_and(|value| value.to_string() == self.0);
+//! #     async fn handle(&self, entry: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
+//! #         let denied = entry.value.as_ref().is_some_and(|value| value.to_string() == self.0);
 //! #         Ok(if denied { Check::deny(Code::PermissionDenied, "closed") } else { Check::allow() })
 //! #     }
 //! # }
@@ -66,7 +66,7 @@ mod subject;
 
 pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
-    Answer, Attributes, Call, FakeHandler, FakeMixer, InjectedFault, IntoParams, NoAdapter, Params,
+    Answer, Attributes, FakeHandler, FakeMixer, InjectedFault, IntoParams, NoAdapter, Params, RecordedCall,
     RejectedConfigError, RequestBuilder, Setup,
 };
 
@@ -74,14 +74,19 @@ pub use crate::compliance;
 #[doc(inline)]
 pub use crate::{answer::Verdict, attributes};
 
-/// Defines a test of the adapter contract. Methods of [`Compliance`](crate::testing::Compliance) after the adapter configure
-/// it.
+/// Defines a test of the adapter contract.
+///
+/// Methods of [`Compliance`](crate::testing::Compliance) after the adapter configure it: `config("entries: [a]")`,
+/// `refuses("ttl", "ttl: -1s")`, `state(Services::fake())`. The test is `keeps_the_adapter_contract`, or has the name before the adapter: `compliance!(keeps_it_with_urls = DenyList, ..)`.
 #[macro_export]
 macro_rules! compliance {
-    ($adapter:ty $(, $method:ident $arguments:tt)* $(,)?) => {
+    ($test:ident = $adapter:ty $(, $method:ident $arguments:tt)* $(,)?) => {
         #[test]
-        fn keeps_the_adapter_contract() {
+        fn $test() {
             $crate::testing::Compliance::<$adapter>::new()$(.$method $arguments)*.run();
         }
+    };
+    ($adapter:ty $(, $method:ident $arguments:tt)* $(,)?) => {
+        $crate::compliance!(keeps_the_adapter_contract = $adapter $(, $method $arguments)*);
     };
 }

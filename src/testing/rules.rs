@@ -7,17 +7,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Compliance, Violation,
-    faulty::{Faulty, Hangs, Panics},
+    Violation,
+    compliance::{Form, Suite},
     instances,
     subject::{Subject, With},
 };
-use mixer_adapter_core::{
-    adapter::{Adapter, Code},
-    framework::json::read_params,
-    proto::Any,
-    template::Variety,
-};
+use mixer_adapter_core::{adapter::Code, framework::json::read_params, proto::Any, template::Variety};
 use mixer_adapter_host::{
     NewSession,
     handler::{CallError, Caller},
@@ -26,7 +21,7 @@ use mixer_adapter_host::{
 type Outcome = anyhow::Result<()>;
 
 /// Returns the rules that an adapter breaks.
-pub(super) async fn violations<A: Adapter>(suite: &Compliance<A>) -> Vec<Violation> {
+pub(super) async fn violations(suite: &Suite<'_>) -> Vec<Violation> {
     // The other rules need descriptors and a configuration.
     for (rule, outcome) in [
         ("descriptors", descriptors(suite)),
@@ -54,18 +49,18 @@ fn violation(rule: &'static str, error: &anyhow::Error) -> Violation {
     Violation { rule, reason: error.to_string() }
 }
 
-fn descriptors<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+fn descriptors(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     match subject.info.config.name() {
         "Params" => Ok(()),
         other => bail!("the configuration message is `{other}`; a real Mixer requires `Params`"),
     }
 }
 
-async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn takes_its_configuration(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let refused = |reason: &dyn fmt::Display| {
-        anyhow!("{} is rejected: {reason}; set `config(..)` to one that it accepts", suite.config)
+        anyhow!("{} is rejected: {reason}; set `config(..)` to one that it accepts", suite.options.config)
     };
     let config = subject.config().map_err(|error| refused(&error))?;
     let new = NewSession { adapter_config: Some(config.clone()), ..NewSession::default() };
@@ -75,14 +70,14 @@ async fn takes_its_configuration<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     Ok(())
 }
 
-async fn refusals_name_the_field<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn refusals_name_the_field(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let unknown = json!({"no_such_field_in_any_adapter": 1});
     match read_params(&subject.info.config, unknown) {
         Err(error) if error.field == "no_such_field_in_any_adapter" => {}
         other => bail!("an unknown field is accepted as {other:?}"),
     }
-    for (field, text) in &suite.refused {
+    for (field, text) in &suite.options.refused {
         let config = match subject.read(text) {
             Ok(config) => config,
             Err(error) if error.field == *field => continue,
@@ -117,8 +112,8 @@ fn refused_for_field(error: Option<CallError>, field: &str, text: &str) -> Outco
     }
 }
 
-async fn sessions_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn sessions_are_counted(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let config = subject.config()?;
     let id = subject.create_session(&config).await?;
     let again = subject.create_session(&config).await?;
@@ -143,8 +138,8 @@ async fn sessions_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     closed(&subject).await
 }
 
-async fn unknown_session<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn unknown_session(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let unknown = "0123456789abcdef0123456789abcdef";
     for template in &subject.templates {
         match subject.call(template, With::Session(unknown)).await {
@@ -160,14 +155,15 @@ async fn unknown_session<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     }
 }
 
-async fn every_instance_is_answered<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn every_instance_is_answered(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let config = subject.config()?;
     for template in &subject.templates {
         let descriptor = template.instance();
-        let empty = [instances::empty(descriptor, ""), instances::empty(descriptor, &suite.instance)];
+        let empty = [instances::empty(descriptor, ""), instances::empty(descriptor, &suite.options.instance)];
         for instance in empty.into_iter().chain(
-            instances::fillings().map(|filling| instances::filled(descriptor, &suite.instance, filling)),
+            instances::fillings()
+                .map(|filling| instances::filled(descriptor, &suite.options.instance, filling)),
         ) {
             let sent = instances::shown(&instance);
             let answer = subject.call_with(template, With::Config(&config), instance, 1, true).await;
@@ -191,13 +187,13 @@ fn answered(error: Option<CallError>) -> Outcome {
     }
 }
 
-async fn quota_grants<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn quota_grants(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let config = subject.config()?;
     for template in subject.templates.iter().filter(|template| template.variety() == Variety::Quota) {
         for amount in [0, 1, 2, 1_000_000, i64::MAX, -1, -2, i64::MIN] {
             for best_effort in [true, false] {
-                let instance = instances::empty(template.instance(), &suite.instance);
+                let instance = instances::empty(template.instance(), &suite.options.instance);
                 let answer =
                     subject.call_with(template, With::Config(&config), instance, amount, best_effort).await;
                 answered(answer.err()).map_err(|error| {
@@ -209,8 +205,8 @@ async fn quota_grants<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     closed(&subject).await
 }
 
-async fn handlers_close<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn handlers_close(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let config = subject.config()?;
     subject.create_session(&config).await?;
     for template in &subject.templates {
@@ -219,25 +215,25 @@ async fn handlers_close<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     }
     closed(&subject).await?;
     // It must open again, without state of the first time.
-    let again = Subject::new::<A>(suite)?;
+    let again = Subject::new(suite, Form::Plain)?;
     again.create_session(&config).await.map_err(|error| anyhow!("it does not open again: {error}"))?;
     closed(&again).await
 }
 
 /// Expects that all handlers close in time and without a panic.
-async fn closed<A: Adapter>(subject: &Subject<'_, A>) -> Outcome {
+async fn closed(subject: &Subject<'_>) -> Outcome {
     let before = subject.info.panics();
     match (subject.close().await, subject.info.panics() - before) {
         (0, 0) => Ok(()),
         (0, panics) => bail!("{panics} panics while handlers closed"),
         (open, _) => {
-            bail!("{open} handlers are not closed after {:?}", subject.suite.patience)
+            bail!("{open} handlers are not closed after {:?}", subject.suite.options.patience)
         }
     }
 }
 
-async fn panics_are_contained<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<Faulty<A, Panics>>(suite)?;
+async fn panics_are_contained(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Panics)?;
     let config = subject.config()?;
     for template in &subject.templates {
         match subject.call(template, With::Config(&config)).await {
@@ -260,18 +256,18 @@ async fn panics_are_contained<A: Adapter>(suite: &Compliance<A>) -> Outcome {
 /// A deadline that allows a call to reach the handler.
 const DEADLINE: Duration = Duration::from_millis(50);
 
-async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<Faulty<A, Hangs>>(suite)?;
+async fn deadlines_are_honoured(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Hangs)?;
     let config = subject.config()?;
     // Opens the handler first, so that the time of opening does not count.
     subject.create_session(&config).await?;
     for template in &subject.templates {
-        let instance = instances::empty(template.instance(), &suite.instance);
+        let instance = instances::empty(template.instance(), &suite.options.instance);
         let request = subject.request(template, With::Config(&config), instance, 1, true);
         let caller =
             Caller { connection: 1, deadline: Instant::now().checked_add(DEADLINE), ..Caller::default() };
         let call = subject.send(template, request, caller);
-        match tokio::time::timeout(suite.patience, call).await {
+        match tokio::time::timeout(suite.options.patience, call).await {
             Ok(Err(error)) if error.code() == Code::DeadlineExceeded => {}
             Ok(other) => {
                 bail!("`{}` answers {other:?} after its deadline", template.name());
@@ -284,8 +280,8 @@ async fn deadlines_are_honoured<A: Adapter>(suite: &Compliance<A>) -> Outcome {
     closed(&subject).await
 }
 
-async fn calls_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
-    let subject = Subject::new::<A>(suite)?;
+async fn calls_are_counted(suite: &Suite<'_>) -> Outcome {
+    let subject = Subject::new(suite, Form::Plain)?;
     let config: Any = subject.config()?;
     for template in &subject.templates {
         let _ = subject.call(template, With::Config(&config)).await;
@@ -293,7 +289,7 @@ async fn calls_are_counted<A: Adapter>(suite: &Compliance<A>) -> Outcome {
         let series = method.map(|method| method.metrics()).unwrap_or_default();
         let counted: u64 = series
             .iter()
-            .filter(|(adapter, _)| *adapter == A::NAME)
+            .filter(|(adapter, _)| *adapter == suite.adapter)
             .map(|(_, calls)| (0..=16).map(|code| calls.count(tonic::Code::from_i32(code))).sum::<u64>())
             .sum();
         if counted != 1 {

@@ -6,9 +6,11 @@ use prost_reflect::DynamicMessage;
 use serde_json::Value as Json;
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{Compliance, instances};
+use super::{
+    compliance::{Form, Suite},
+    instances,
+};
 use mixer_adapter_core::{
-    adapter::Adapter,
     framework::{
         dynamic::{DescriptorSet, DynamicTemplate},
         json::{JsonError, read_params},
@@ -23,11 +25,11 @@ use mixer_adapter_host::{
 };
 
 /// The adapter of a suite, or a wrapper of it, in a separate host, so that rules do not affect each other.
-pub(super) struct Subject<'a, A> {
+pub(super) struct Subject<'a> {
     pub(super) host: Arc<Host>,
     pub(super) info: Arc<AdapterInfo>,
     pub(super) templates: Vec<DynamicTemplate>,
-    pub(super) suite: &'a Compliance<A>,
+    pub(super) suite: &'a Suite<'a>,
 }
 
 /// The `adapter_config` of calls.
@@ -37,12 +39,12 @@ pub(super) enum With<'a> {
     Session(&'a str),
 }
 
-impl<'a, A: Adapter> Subject<'a, A> {
-    /// Hosts `Hosted`, which is the suite's adapter or a wrapper of it.
-    pub(super) fn new<Hosted: Adapter>(suite: &'a Compliance<A>) -> anyhow::Result<Self> {
+impl<'a> Subject<'a> {
+    /// Hosts the suite's adapter, or a wrapper of it.
+    pub(super) fn new(suite: &'a Suite<'a>, form: Form) -> anyhow::Result<Self> {
         let runtime = Handle::current();
-        let adapters = Adapters::builder(runtime.clone()).add::<Hosted>().build()?;
-        let info = adapters.find(Hosted::NAME).cloned().context("the adapter is not found by its name")?;
+        let adapters = (suite.add)(form, Adapters::builder(runtime.clone())).build()?;
+        let info = adapters.find(suite.adapter).cloned().context("the adapter is not found by its name")?;
         let templates = info.templates.iter().map(|template| {
             let read = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
             let read = read.map_err(|error| anyhow!("the descriptor of `{}`: {error}", template.name))?;
@@ -69,7 +71,7 @@ impl<'a, A: Adapter> Subject<'a, A> {
 
     /// Encodes the suite's configuration.
     pub(super) fn config(&self) -> anyhow::Result<Any> {
-        Ok(self.read(&self.suite.config)?)
+        Ok(self.read(&self.suite.options.config)?)
     }
 
     /// Creates a session with a configuration and without inferred types.
@@ -89,8 +91,14 @@ impl<'a, A: Adapter> Subject<'a, A> {
 
     /// Calls with an instance that has only a name.
     pub(super) async fn call(&self, template: &DynamicTemplate, with: With<'_>) -> Result<Bytes, CallError> {
-        self.call_with(template, with, instances::empty(template.instance(), &self.suite.instance), 1, true)
-            .await
+        self.call_with(
+            template,
+            with,
+            instances::empty(template.instance(), &self.suite.options.instance),
+            1,
+            true,
+        )
+        .await
     }
 
     /// Calls with the suite's limit as the deadline.
@@ -103,7 +111,7 @@ impl<'a, A: Adapter> Subject<'a, A> {
         best_effort: bool,
     ) -> Result<Bytes, CallError> {
         let request = self.request(template, with, instance, amount, best_effort);
-        let deadline = Instant::now().checked_add(self.suite.patience);
+        let deadline = Instant::now().checked_add(self.suite.options.patience);
         let caller = Caller { deadline, ..Self::caller() };
         self.send(template, request, caller).await
     }
@@ -129,9 +137,11 @@ impl<'a, A: Adapter> Subject<'a, A> {
         amount: i64,
         best_effort: bool,
     ) -> Bytes {
-        let quotas =
-            [(self.suite.instance.clone(), QuotaParams { amount, best_effort, ..QuotaParams::default() })]
-                .into();
+        let quotas = [(
+            self.suite.options.instance.clone(),
+            QuotaParams { amount, best_effort, ..QuotaParams::default() },
+        )]
+        .into();
         let quota = (template.variety() == Variety::Quota).then_some(QuotaRequest { quotas });
         let config = match with {
             With::Config(config) => config.clone(),
@@ -144,6 +154,6 @@ impl<'a, A: Adapter> Subject<'a, A> {
 
     /// Closes all handlers and returns how many are still open at the suite's limit.
     pub(super) async fn close(&self) -> usize {
-        self.host.close(self.suite.patience).await
+        self.host.close(self.suite.options.patience).await
     }
 }

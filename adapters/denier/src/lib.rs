@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes},
+    Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, QuotaRequest,
+    adapter::{Faults, Settings},
 };
 use mixer_adapter_templates::{CheckNothing, ListEntry, Quota, checknothing, listentry, quota};
 
@@ -26,52 +26,46 @@ impl Adapter for Denier {
     const DESCRIPTION: &str = "Denies every check with a fixed status.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
-    type Config = Params;
+    type Config = Self;
     type Templates = (CheckNothing, ListEntry, Quota);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
-        Ok(Self { denial: denial(params)? })
-    }
-
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        denial(params.clone()).map(drop)
+    async fn open(denier: Self, _: Context) -> Result<Self, AdapterError> {
+        Ok(denier)
     }
 }
 
-/// Makes the denial of a configuration. Duration and use count default to 5 s and 1000, as in [`Check`] and in
-/// the original.
-fn denial(params: Params) -> Result<Check, ConfigErrors> {
-    let mut status = params.status.unwrap_or_default();
-    // An absent code decodes as OK. A status with only a message must still deny; it had the default code in the original, too.
-    if status.code == 0 {
-        status.code = Code::FailedPrecondition as i32;
+impl Settings for Denier {
+    type Params = Params;
+
+    /// Duration and use count default to 5 s and 1000, as in the original.
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        let mut status = params.status.unwrap_or_default();
+        // An absent code decodes as OK. A status with only a message must still deny; it had the default code in the original, too.
+        if status.code == 0 {
+            status.code = Code::FailedPrecondition as i32;
+        }
+        let valid = faults.duration("valid_duration", params.valid_duration).or(Duration::from_secs(5));
+        let uses = faults.number("valid_use_count", params.valid_use_count).or(1000);
+        Some(Self {
+            denial: Check::from_status(status).valid_for(valid).uses(u32::try_from(uses).unwrap_or(0)),
+        })
     }
-    let mut denial = Check::from_status(status);
-    if let Some(valid) = params.valid_duration {
-        let valid = Duration::try_from(valid)
-            .map_err(|_| ConfigErrors::single("valid_duration", "must not be negative"))?;
-        denial = denial.valid_for(valid);
-    }
-    if let Some(uses) = params.valid_use_count {
-        denial = denial.uses(u32::try_from(uses).unwrap_or(0));
-    }
-    Ok(denial)
 }
 
 impl Handle<CheckNothing> for Denier {
-    async fn handle(&self, _: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<checknothing::InstanceMsg>) -> Result<Check, AdapterError> {
         Ok(self.denial.clone())
     }
 }
 
 impl Handle<ListEntry> for Denier {
-    async fn handle(&self, _: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
         Ok(self.denial.clone())
     }
 }
 
 impl Handle<Quota> for Denier {
-    async fn handle(&self, _: (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, _: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
         Ok(Grant::nothing())
     }
 }
@@ -106,7 +100,7 @@ mod tests {
     }
 
     async fn check(params: Params) -> (i32, String, i64, i32) {
-        let denier = Denier::open(params).await.unwrap();
+        let denier: Denier = Context::detached(()).open_handler(params).await.unwrap();
         let nothing = Handle::<CheckNothing>::handle(&denier, Default::default()).await.unwrap();
         let entry = Handle::<ListEntry>::handle(&denier, Default::default()).await.unwrap();
         assert_eq!(nothing, entry);
@@ -117,9 +111,11 @@ mod tests {
     #[tokio::test]
     async fn every_template_denies_by_default() {
         assert_eq!(check(Params::default()).await, (9, String::new(), 5, 1000));
-        let denier = Denier::open(Params::default()).await.unwrap();
+        let denier: Denier = Context::detached(()).open_handler(Params::default()).await.unwrap();
         let request = QuotaRequest::new(3).with_best_effort().with_dedup_id("1");
-        let grant = Handle::<Quota>::handle(&denier, (Default::default(), request)).await.unwrap();
+        let grant = Handle::<Quota>::handle(&denier, Call::for_quota(quota::InstanceMsg::default(), request))
+            .await
+            .unwrap();
         assert_eq!(grant, Grant::nothing());
         denier.close().await;
     }
@@ -148,7 +144,7 @@ mod tests {
     #[test]
     fn a_negative_duration_is_refused() {
         let params = Params { valid_duration: seconds(-1), ..Params::default() };
-        let errors = Denier::validate(&params, &InferredTypes::default()).unwrap_err();
+        let errors = Faults::parse::<Denier>(params).unwrap_err();
         assert_eq!(errors.to_string(), "valid_duration: must not be negative");
     }
 }

@@ -1,20 +1,17 @@
 //! Gets a list with HTTP.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, Request, Response, StatusCode, Uri,
     header::{CONTENT_ENCODING, LOCATION},
 };
-use mixer_adapter_core::adapter::Access;
+use mixer_adapter_core::{Context, adapter::Access};
 use mixer_adapter_net::{
     HttpClient, HttpError,
     grpc::CallMemory,
-    tls::{self, ClientOptions, TlsError},
+    tls::{SystemClient, TlsError},
 };
 
 use super::shared::Shared;
@@ -52,15 +49,18 @@ pub(super) struct Fetcher {
     timeout: Duration,
     client: HttpClient,
     access: Access,
+    tls: Arc<SystemClient>,
     /// Limits that are shared with other handlers; none for configurations of the operator.
     shared: Option<Arc<Shared>>,
 }
 
 impl Fetcher {
-    /// Creates a fetcher that connects to the hosts that `access` allows.
-    pub(super) fn new(url: Uri, access: Access) -> Self {
-        let shared = access.fetched_bytes().map(Shared::of_process);
-        Self { shared, ..Self::bounded(url, access, TIMEOUT, MAX_SIZE) }
+    /// Creates a fetcher that connects to the hosts that the configuration may reach.
+    pub(super) fn new(url: Uri, context: &Context) -> Self {
+        let access = context.access().clone();
+        let shared = access.fetched_bytes().map(|bytes| context.shared(|| Shared::new(bytes)));
+        let tls = context.shared(SystemClient::default);
+        Self { shared, tls, ..Self::bounded(url, access, TIMEOUT, MAX_SIZE) }
     }
 
     fn bounded(url: Uri, access: Access, timeout: Duration, max_size: usize) -> Self {
@@ -71,7 +71,7 @@ impl Fetcher {
         } else {
             client
         };
-        Self { url, timeout, client, access, shared: None }
+        Self { url, timeout, client, access, tls: Arc::default(), shared: None }
     }
 
     pub(super) fn url(&self) -> &Uri {
@@ -122,7 +122,7 @@ impl Fetcher {
             if redirects > 0 {
                 self.turn_at(&url).await;
             }
-            let response = request(client.clone(), &url).await?;
+            let response = self.request(client.clone(), &url).await?;
             if !response.status().is_redirection() {
                 return body(response);
             }
@@ -131,26 +131,16 @@ impl Fetcher {
         let (status, location) = (StatusCode::FOUND, url.to_string());
         Err(FetchError::Redirect { status, location, reason: "is one redirect too many" })
     }
-}
 
-async fn request(client: HttpClient, url: &Uri) -> Result<Response<Bytes>, FetchError> {
-    let mut request = Request::new(Bytes::new());
-    *request.uri_mut() = url.clone();
-    let client = match url.scheme_str() {
-        Some("https") => client.with_tls(system_tls()?),
-        _ => client,
-    };
-    Ok(client.send(request).await?)
-}
-
-/// Returns the TLS of all fetchers. Reading the certificates that the system trusts takes some milliseconds: once, and only if used.
-fn system_tls() -> Result<Arc<tls::Client>, TlsError> {
-    static CLIENT: OnceLock<Arc<tls::Client>> = OnceLock::new();
-    if let Some(client) = CLIENT.get() {
-        return Ok(client.clone());
+    async fn request(&self, client: HttpClient, url: &Uri) -> Result<Response<Bytes>, FetchError> {
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = url.clone();
+        let client = match url.scheme_str() {
+            Some("https") => client.with_tls(self.tls.get()?),
+            _ => client,
+        };
+        Ok(client.send(request).await?)
     }
-    let client = tls::Client::load(ClientOptions::system())?;
-    Ok(CLIENT.get_or_init(|| client).clone())
 }
 
 fn body(response: Response<Bytes>) -> Result<Bytes, FetchError> {

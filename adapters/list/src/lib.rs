@@ -21,18 +21,13 @@ mod warnings;
 
 use std::{sync::Arc, time::Duration};
 
-use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Code, Handle,
-    adapter::{Access, ConfigErrors, InferredTypes, Violation},
-};
+use mixer_adapter_core::{Adapter, AdapterError, Call, Check, Code, Context, Handle};
 use mixer_adapter_templates::{ListEntry, listentry};
 use tokio::time::Instant;
 
 use self::{
     entries::{Entries, Subject},
-    fetch::Fetcher,
     remote_list::RemoteList,
-    settings::ListSettings,
 };
 
 mod config {
@@ -41,6 +36,7 @@ mod config {
 }
 
 pub use config::{Params, params};
+pub use settings::ListSettings;
 
 /// The handler: a list, and whether its entries are allowed or denied.
 #[derive(Debug)]
@@ -63,27 +59,19 @@ impl Adapter for List {
     const DESCRIPTION: &str = "Checks whether a value is on a list.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
-    type Config = Params;
+    type Config = ListSettings;
     type Templates = (ListEntry,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
-        Self::open_within(params, Access::unrestricted()).await
-    }
-
-    async fn open_within(params: Params, access: Access) -> Result<Self, AdapterError> {
-        let settings = ListSettings::read_within(&params, &access)?;
+    async fn open(settings: ListSettings, context: Context) -> Result<Self, AdapterError> {
         let source = match settings.provider {
             None => Source::Fixed(Arc::new(Entries::parse(settings.entry_type, b"", &settings.overrides)?)),
-            Some(provider) => {
-                let fetcher = Fetcher::new(provider.url.clone(), access);
-                Source::Remote(
-                    RemoteList::start(provider, fetcher, settings.entry_type, settings.overrides).await,
-                )
-            }
+            Some(provider) => Source::Remote(
+                RemoteList::start(provider, &context, settings.entry_type, settings.overrides).await,
+            ),
         };
         Ok(Self {
             source,
-            blacklist: params.blacklist,
+            blacklist: settings.blacklist,
             caching_interval: settings.caching_interval,
             caching_use_count: settings.caching_use_count,
         })
@@ -95,27 +83,15 @@ impl Adapter for List {
             Source::Remote(list) => list.bytes(),
         }
     }
-
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        ListSettings::read(params).map(drop)
-    }
-
-    fn validate_within(params: &Params, _: &InferredTypes, access: &Access) -> Result<(), ConfigErrors> {
-        ListSettings::read_within(params, access).map(drop)
-    }
-
-    fn warnings(params: &Params, types: &InferredTypes) -> Vec<Violation> {
-        warnings::of(params, types)
-    }
 }
 
 impl Handle<ListEntry> for List {
-    async fn handle(&self, entry: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, call: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
         let entries = match &self.source {
             Source::Fixed(entries) => entries.clone(),
             Source::Remote(list) => list.entries(Instant::now())?,
         };
-        let check = self.check(&entries, entry.value.unwrap_or_default());
+        let check = self.check(&entries, call.into_inner().value.unwrap_or_default());
         Ok(check.valid_for(self.caching_interval).uses(self.caching_use_count))
     }
 }

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use mixer_adapter_core::{
+    Context,
     framework::{log_limit::LogLimit, log_text::log_text},
-    metrics::{Events, events},
+    metrics::Events,
 };
 use mixer_adapter_net::{HttpError, grpc::CallMemory};
 use std::{
@@ -14,7 +15,7 @@ use std::{
 
 use parking_lot::RwLock;
 use tokio::{
-    task::{JoinError, JoinSet},
+    task::JoinError,
     time::{Instant, MissedTickBehavior, interval_at, timeout},
 };
 
@@ -28,11 +29,10 @@ use super::{
 /// How long a handler that opens waits for its turn to ask the host. It opens without a list then.
 const FIRST_TURN: Duration = Duration::from_secs(1);
 
-/// The list as last fetched. Refreshing stops when this is dropped.
+/// The list as last fetched. Refreshing ends with the handler.
 #[derive(Debug)]
 pub(super) struct RemoteList {
     current: Arc<RwLock<Current>>,
-    _refreshing: JoinSet<()>,
 }
 
 impl RemoteList {
@@ -40,19 +40,21 @@ impl RemoteList {
     /// (`TestBadUrl` of list_test.go), and calls fail until a fetch succeeds.
     pub(super) async fn start(
         provider: Provider,
-        fetcher: Fetcher,
+        context: &Context,
         entry_type: EntryType,
         overrides: Vec<String>,
     ) -> Self {
         let current = Arc::new(RwLock::new(Current::default()));
         let interval = provider.refresh_interval;
         let mut refresher = Refresher {
-            fetcher,
+            fetcher: Fetcher::new(provider.url, context),
             ttl: provider.ttl,
             entry_type,
             overrides: overrides.into(),
             current: current.clone(),
-            over_memory: events("listchecker", "lists_over_memory"),
+            failed: context.metrics().events("fetches_failed"),
+            over_memory: context.metrics().events("lists_over_memory"),
+            slowness_log: context.shared(LogLimit::new),
             slowness_logged: false,
         };
         let next = match timeout(FIRST_TURN, refresher.fetcher.turn()).await {
@@ -66,8 +68,7 @@ impl RemoteList {
                 Instant::now()
             }
         };
-        let mut refreshing = JoinSet::new();
-        refreshing.spawn(async move {
+        context.spawn(async move {
             let mut ticks = interval_at(next, interval);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
@@ -79,7 +80,7 @@ impl RemoteList {
                 refresher.refresh().await;
             }
         });
-        Self { current, _refreshing: refreshing }
+        Self { current }
     }
 
     /// Returns the entries.
@@ -175,7 +176,9 @@ struct Refresher {
     entry_type: EntryType,
     overrides: Arc<[String]>,
     current: Arc<RwLock<Current>>,
+    failed: Events,
     over_memory: Events,
+    slowness_log: Arc<LogLimit>,
     slowness_logged: bool,
 }
 
@@ -191,7 +194,7 @@ impl Refresher {
                 current.replace(list, valid_until);
             }
             Err(error) => {
-                events("listchecker", "fetches_failed").add(1);
+                self.failed.add(1);
                 self.over_memory.add(error.is_over_memory().into());
                 let reason = format!("fetching {} failed: {error}", self.fetcher.url());
                 if current.fail(reason.clone()) {
@@ -238,9 +241,8 @@ impl Refresher {
 
     /// Logs once that the handlers of the host together ask for more than it gets.
     fn log_slowness(&mut self, refresh_interval: Duration) {
-        static LINES: LogLimit = LogLimit::new();
         if !self.slowness_logged
-            && let Some(suppressed) = LINES.admit()
+            && let Some(suppressed) = self.slowness_log.admit()
         {
             self.slowness_logged = true;
             tracing::warn!(

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use http::Uri;
-use mixer_adapter_core::{
-    adapter::{Access, ConfigErrors},
-    prost_types,
-};
+use mixer_adapter_core::adapter::{Faults, Settings};
 
 use super::{
     Params, addresses,
@@ -14,17 +11,16 @@ use super::{
     error::{ListError, UrlError},
     go_syntax,
     pattern_set::CountedPatterns,
+    warnings,
 };
-
-/// The maximum of all durations, which keeps times from overflowing.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A validated configuration.
 #[derive(Debug)]
-pub(super) struct ListSettings {
+pub struct ListSettings {
     pub(super) provider: Option<Provider>,
     pub(super) entry_type: EntryType,
     pub(super) overrides: Vec<String>,
+    pub(super) blacklist: bool,
     pub(super) caching_interval: Duration,
     pub(super) caching_use_count: u32,
 }
@@ -37,77 +33,62 @@ pub(super) struct Provider {
     pub(super) ttl: Duration,
 }
 
-impl ListSettings {
-    /// Validates a configuration whose provider must be a host that `access` allows.
-    pub(super) fn read_within(params: &Params, access: &Access) -> Result<Self, ConfigErrors> {
-        let settings = Self::read(params)?;
-        if let Some(provider) = &settings.provider {
-            access.host("provider_url", provider.url.host().unwrap_or_default())?;
-        }
-        Ok(settings)
-    }
+impl Settings for ListSettings {
+    type Params = Params;
 
-    /// Validates a configuration and reports all faults.
-    pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
-        let mut errors = ConfigErrors::default();
-        let refresh_interval = duration(&mut errors, "refresh_interval", params.refresh_interval, 60);
-        let ttl = duration(&mut errors, "ttl", params.ttl, 300);
-        let caching_interval = duration(&mut errors, "caching_interval", params.caching_interval, 300);
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        warnings::add(&params, faults);
+        let seconds = Duration::from_secs;
+        let refresh =
+            faults.duration("refresh_interval", params.refresh_interval).default(seconds(60)).optional();
+        let ttl = faults.duration("ttl", params.ttl).default(seconds(300)).optional();
+        let caching_interval = faults.duration("caching_interval", params.caching_interval).or(seconds(300));
         let provider = match params.provider_url.as_str() {
             "" => None,
-            url => provider(&mut errors, url, refresh_interval, ttl),
+            url => provider(faults, url, refresh, ttl),
         };
-        let caching_use_count =
-            u32::try_from(params.caching_use_count.unwrap_or(10_000)).unwrap_or_else(|_| {
-                errors.push("caching_use_count", "must not be negative");
-                0
-            });
-        let entry_type = EntryType::try_from(params.entry_type).unwrap_or_else(|_| {
-            errors.push("entry_type", format!("{} is not an entry type", params.entry_type));
-            EntryType::Strings
-        });
+        let uses = faults.number("caching_use_count", params.caching_use_count).at_least(0).or(10_000);
+        let entry_type = EntryType::try_from(params.entry_type)
+            .map_err(|_| format!("{} is not an entry type", params.entry_type));
+        let entry_type = faults.check("entry_type", entry_type).unwrap_or(EntryType::Strings);
         let mut counted = CountedPatterns::default();
         for (index, entry) in params.overrides.iter().enumerate() {
             match check_entry(entry_type, entry, &mut counted) {
                 Ok(()) => {}
                 Err(error) if error.is_limit() => {
-                    errors.push("overrides", error.to_string());
+                    faults.push("overrides", error.to_string());
                     break;
                 }
-                Err(error) => errors.push(format!("overrides[{index}]"), error.to_string()),
+                Err(error) => faults.push(format!("overrides[{index}]"), error.to_string()),
             }
         }
-        errors.into_result()?;
-        Ok(Self {
+        Some(Self {
             provider,
             entry_type,
-            overrides: params.overrides.clone(),
-            caching_interval: caching_interval.unwrap_or_default(),
-            caching_use_count,
+            overrides: params.overrides,
+            blacklist: params.blacklist,
+            caching_interval,
+            caching_use_count: u32::try_from(uses).unwrap_or(0),
         })
     }
 }
 
 /// Validates the provider. Returns `None` if it has faults.
 fn provider(
-    errors: &mut ConfigErrors,
+    faults: &mut Faults<'_>,
     url: &str,
     refresh_interval: Option<Duration>,
     ttl: Option<Duration>,
 ) -> Option<Provider> {
     if refresh_interval.is_some_and(|interval| interval < Duration::from_secs(1)) {
-        errors.push("refresh_interval", "must be at least 1s");
+        faults.push("refresh_interval", "must be at least 1s");
     }
     if ttl.zip(refresh_interval).is_some_and(|(ttl, interval)| ttl < interval) {
-        errors.push("ttl", "must not be shorter than refresh_interval");
+        faults.push("ttl", "must not be shorter than refresh_interval");
     }
-    match provider_url(url) {
-        Ok(url) => Some(Provider { url, refresh_interval: refresh_interval?, ttl: ttl? }),
-        Err(error) => {
-            errors.push("provider_url", error.to_string());
-            None
-        }
-    }
+    let url = faults.check("provider_url", provider_url(url))?;
+    faults.host("provider_url", url.host().unwrap_or_default());
+    Some(Provider { url, refresh_interval: refresh_interval?, ttl: ttl? })
 }
 
 fn provider_url(url: &str) -> Result<Uri, UrlError> {
@@ -136,25 +117,11 @@ fn check_entry(entry_type: EntryType, entry: &str, counted: &mut CountedPatterns
     }
 }
 
-/// Returns a duration or its default; `None` if it has a fault.
-fn duration(
-    errors: &mut ConfigErrors,
-    field: &str,
-    value: Option<prost_types::Duration>,
-    default_seconds: u64,
-) -> Option<Duration> {
-    let Some(value) = value else { return Some(Duration::from_secs(default_seconds)) };
-    match Duration::try_from(value) {
-        Ok(duration) if duration <= LONGEST => return Some(duration),
-        Ok(_) => errors.push(field, "must not be longer than 100 years"),
-        Err(_) => errors.push(field, "must not be negative"),
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use mixer_adapter_core::prost_types;
 
     use super::*;
 
@@ -208,7 +175,7 @@ mod tests {
             (Params { entry_type: 4, ..Params::default() }, "entry_type"),
         ];
         for (params, field) in cases {
-            let fields = match ListSettings::read(&params) {
+            let fields = match Faults::parse::<ListSettings>(params.clone()) {
                 Ok(_) => String::new(),
                 Err(errors) => {
                     assert!(!errors.to_string().contains("secret"), "{errors}");
@@ -221,16 +188,17 @@ mod tests {
 
     #[test]
     fn absent_fields_take_the_defaults_and_zero_is_preserved() {
-        let settings = ListSettings::read(&Params::default()).unwrap();
+        let settings = Faults::parse::<ListSettings>(Params::default()).unwrap();
         assert!(settings.provider.is_none());
         assert_eq!(settings.entry_type, EntryType::Strings);
         assert_eq!(settings.caching_interval, Duration::from_secs(300));
         assert_eq!(settings.caching_use_count, 10_000);
-        let provider = ListSettings::read(&fetched("http://foo.com", None, None)).unwrap().provider.unwrap();
+        let provider =
+            Faults::parse::<ListSettings>(fetched("http://foo.com", None, None)).unwrap().provider.unwrap();
         assert_eq!(provider.refresh_interval, Duration::from_secs(60));
         assert_eq!(provider.ttl, Duration::from_secs(300));
         let zero = Params { caching_interval: seconds(0), caching_use_count: Some(0), ..Params::default() };
-        let settings = ListSettings::read(&zero).unwrap();
+        let settings = Faults::parse::<ListSettings>(zero).unwrap();
         assert_eq!((settings.caching_interval, settings.caching_use_count), (Duration::ZERO, 0));
     }
 }

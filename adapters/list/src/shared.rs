@@ -1,10 +1,6 @@
 //! What handlers of configurations that may not reach every host share: the memory of their lists, and the requests to each host.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -35,12 +31,6 @@ struct Host {
 }
 
 impl Shared {
-    /// Returns the limits of this process, with the memory of the first call.
-    pub(super) fn of_process(bytes: usize) -> Arc<Self> {
-        static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
-        SHARED.get_or_init(|| Arc::new(Self::new(bytes))).clone()
-    }
-
     pub(super) fn new(bytes: usize) -> Self {
         Self { memory: StreamMemory::new(bytes), hosts: Mutex::default(), reading: Semaphore::new(1) }
     }

@@ -5,7 +5,9 @@
 use std::sync::Mutex;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
+use mixer_adapter::testing::{FakeMixer, Params as FakeParams};
 use mixer_adapter_core::{
+    adapter::Faults,
     prost_types,
     proto::CheckResult,
     value::{IpAddress, Value},
@@ -57,8 +59,12 @@ fn params(kind: Kind, url: &str, overrides: &[&str]) -> Params {
     }
 }
 
+async fn open(params: Params) -> Result<List, AdapterError> {
+    Context::detached(()).open_handler(params).await
+}
+
 async fn ask(list: &List, value: Option<Value>) -> Result<CheckResult, AdapterError> {
-    list.handle(listentry::InstanceMsg { value, ..Default::default() }).await.map(CheckResult::from)
+    list.handle(listentry::InstanceMsg { value, ..Default::default() }.into()).await.map(CheckResult::from)
 }
 
 async fn status(list: &List, value: impl Into<Value>) -> (i32, String) {
@@ -96,7 +102,7 @@ async fn until(list: &List, succeeds: bool) -> Option<AdapterError> {
 #[tokio::test]
 async fn strings_fetched_and_overridden_are_whitelisted() {
     let (_, url) = provider("ABC\nDEF").await;
-    let list = List::open(params(Kind::Strings, &url, &["OVERRIDE"])).await.unwrap();
+    let list = open(params(Kind::Strings, &url, &["OVERRIDE"])).await.unwrap();
     expect(&list, &[("ABC", OK), ("DEF", OK), ("OVERRIDE", OK)]).await;
     expect(&list, &[("abc", PERMISSION_DENIED), ("override", PERMISSION_DENIED)]).await;
     assert_eq!(status(&list, "GHI").await, (PERMISSION_DENIED, "GHI is not whitelisted".to_owned()));
@@ -107,7 +113,7 @@ async fn strings_fetched_and_overridden_are_whitelisted() {
 async fn strings_fetched_and_overridden_are_blacklisted() {
     let (_, url) = provider("ABC\nDEF").await;
     let params = Params { blacklist: true, ..params(Kind::Strings, &url, &["OVERRIDE"]) };
-    let list = List::open(params).await.unwrap();
+    let list = open(params).await.unwrap();
     expect(&list, &[("DEF", PERMISSION_DENIED), ("OVERRIDE", PERMISSION_DENIED)]).await;
     expect(&list, &[("GHI", OK), ("abc", OK), ("override", OK)]).await;
     assert_eq!(status(&list, "ABC").await, (PERMISSION_DENIED, "ABC is blacklisted".to_owned()));
@@ -118,7 +124,7 @@ async fn strings_fetched_and_overridden_are_blacklisted() {
 async fn an_empty_list_denies_where_it_is_white_and_allows_where_it_is_black() {
     for (blacklist, code) in [(false, PERMISSION_DENIED), (true, OK)] {
         let (_, url) = provider("").await;
-        let list = List::open(Params { blacklist, ..params(Kind::Strings, &url, &[]) }).await.unwrap();
+        let list = open(Params { blacklist, ..params(Kind::Strings, &url, &[]) }).await.unwrap();
         expect(&list, &[("ABC", code)]).await;
     }
 }
@@ -127,7 +133,7 @@ async fn an_empty_list_denies_where_it_is_white_and_allows_where_it_is_black() {
 #[tokio::test]
 async fn case_may_be_ignored() {
     let (_, url) = provider("AbC\nDeF").await;
-    let list = List::open(params(Kind::CaseInsensitiveStrings, &url, &["Override"])).await.unwrap();
+    let list = open(params(Kind::CaseInsensitiveStrings, &url, &["Override"])).await.unwrap();
     expect(&list, &[("ABC", OK), ("DEF", OK), ("OVERRIDE", OK), ("abc", OK), ("override", OK)]).await;
     expect(&list, &[("GHI", PERMISSION_DENIED)]).await;
 }
@@ -135,7 +141,7 @@ async fn case_may_be_ignored() {
 // TestNoUrlStringList.
 #[tokio::test]
 async fn a_list_needs_no_provider() {
-    let list = List::open(params(Kind::Strings, "", &["OVERRIDE"])).await.unwrap();
+    let list = open(params(Kind::Strings, "", &["OVERRIDE"])).await.unwrap();
     expect(&list, &[("OVERRIDE", OK)]).await;
     expect(&list, &[("ABC", PERMISSION_DENIED), ("abc", PERMISSION_DENIED), ("override", PERMISSION_DENIED)])
         .await;
@@ -145,7 +151,7 @@ async fn a_list_needs_no_provider() {
 #[tokio::test]
 async fn addresses_are_looked_up_in_ranges() {
     let (provider, url) = provider("whitelist: [10.10.11.2, 10.10.11.3, 9.9.9.9/28]").await;
-    let list = List::open(params(Kind::IpAddresses, &url, &["11.11.11.11"])).await.unwrap();
+    let list = open(params(Kind::IpAddresses, &url, &["11.11.11.11"])).await.unwrap();
     let cases = [
         ("10.10.11.2", OK),
         ("9.9.9.1", OK),
@@ -171,7 +177,7 @@ async fn addresses_are_looked_up_in_ranges() {
 #[tokio::test]
 async fn patterns_match_anywhere() {
     let (_, url) = provider("a+.*\n\nefg").await;
-    let list = List::open(params(Kind::Regex, &url, &["a*b"])).await.unwrap();
+    let list = open(params(Kind::Regex, &url, &["a*b"])).await.unwrap();
     expect(&list, &[("abc", OK), ("xefgx", OK), ("b", OK), ("B", PERMISSION_DENIED)]).await;
 }
 
@@ -179,7 +185,7 @@ async fn patterns_match_anywhere() {
 #[tokio::test]
 async fn a_list_with_a_bad_pattern_is_no_list() {
     let (_, url) = provider("ABC\n[(\n])").await;
-    let list = List::open(params(Kind::Regex, &url, &[])).await.unwrap();
+    let list = open(params(Kind::Regex, &url, &[])).await.unwrap();
     let error = ask(&list, Some("ABC".into())).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(
@@ -193,7 +199,7 @@ async fn a_list_with_a_bad_pattern_is_no_list() {
 async fn without_a_list_calls_fail_and_are_not_denied() {
     let (provider, url) = provider("ABC").await;
     provider.lock().unwrap().status = StatusCode::INTERNAL_SERVER_ERROR;
-    let list = List::open(params(Kind::Strings, &url, &["ABC"])).await.unwrap();
+    let list = open(params(Kind::Strings, &url, &["ABC"])).await.unwrap();
     let error = ask(&list, Some("ABC".into())).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     let expected = format!(
@@ -207,7 +213,7 @@ async fn without_a_list_calls_fail_and_are_not_denied() {
 async fn a_changed_list_is_picked_up_and_one_that_cannot_be_refreshed_dies() {
     let (provider, url) = provider("ABC").await;
     let params = Params { ttl: seconds(3), ..params(Kind::Strings, &url, &[]) };
-    let list = List::open(params).await.unwrap();
+    let list = open(params).await.unwrap();
     expect(&list, &[("ABC", OK), ("DEF", PERMISSION_DENIED)]).await;
     "DEF".clone_into(&mut provider.lock().unwrap().list);
     // The same list is a success, too: it outlives its ttl.
@@ -225,9 +231,10 @@ async fn a_changed_list_is_picked_up_and_one_that_cannot_be_refreshed_dies() {
 #[tokio::test]
 async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
     let (provider, url) = provider("^A$").await;
-    let list = List::open(params(Kind::Regex, &url, &[])).await.unwrap();
+    let context = Context::detached(());
+    let list: List = context.clone().open_handler(params(Kind::Regex, &url, &[])).await.unwrap();
     expect(&list, &[("A", OK), ("B", PERMISSION_DENIED)]).await;
-    let failed = mixer_adapter_core::metrics::events("listchecker", "fetches_failed");
+    let failed = context.metrics().events("fetches_failed");
     let before = failed.count();
     provider.lock().unwrap().list = (0..=limits::LIMITS.patterns).map(|n| format!("^B{n}\n")).collect();
     fetched(&provider, 3).await;
@@ -239,7 +246,7 @@ async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
 async fn a_configuration_beyond_the_limits_is_refused_by_the_name_of_the_limit() {
     let overrides: Vec<String> = (0..=limits::LIMITS.patterns).map(|n| n.to_string()).collect();
     let too_many = Params { overrides, ..params(Kind::Regex, "", &[]) };
-    let errors = List::validate(&too_many, &InferredTypes::default()).unwrap_err().into_violations();
+    let errors = Faults::parse::<ListSettings>(too_many).unwrap_err().into_violations();
     let errors: Vec<_> = errors.into_iter().map(|error| (error.field, error.reason)).collect();
     assert_eq!(errors, [("overrides".to_owned(), "there are more than 100000 patterns".to_owned())]);
 }
@@ -247,7 +254,9 @@ async fn a_configuration_beyond_the_limits_is_refused_by_the_name_of_the_limit()
 #[tokio::test]
 async fn refreshing_ends_with_the_handler() {
     let (provider, url) = provider("ABC").await;
-    let list = List::open(params(Kind::Strings, &url, &[])).await.unwrap();
+    let list = FakeMixer::with::<List>().params(FakeParams::message(&params(Kind::Strings, &url, &[])));
+    let entry = listentry::InstanceMsg { value: Some("ABC".into()), ..Default::default() };
+    list.check::<ListEntry>(entry).await.expect_allowed();
     fetched(&provider, 1).await;
     list.close().await;
     let before = provider.lock().unwrap().fetched;
@@ -258,7 +267,7 @@ async fn refreshing_ends_with_the_handler() {
 #[tokio::test]
 async fn answers_are_cached_as_configured() {
     let keep = |params| async {
-        let list = List::open(params).await.unwrap();
+        let list = open(params).await.unwrap();
         let mut kept = Vec::new();
         for value in [Some(Value::from("ABC")), Some("DEF".into()), Some(7.into()), None] {
             let CheckResult { valid_duration, valid_use_count, .. } = ask(&list, value).await.unwrap();
@@ -277,7 +286,7 @@ async fn answers_are_cached_as_configured() {
 
 #[tokio::test]
 async fn values_that_cannot_be_listed_are_invalid() {
-    let list = List::open(params(Kind::Strings, "", &["7"])).await.unwrap();
+    let list = open(params(Kind::Strings, "", &["7"])).await.unwrap();
     let invalid = (INVALID_ARGUMENT, "7 is not a valid string or IP address".to_owned());
     assert_eq!(status(&list, 7).await, invalid);
     let absent = ask(&list, None).await.unwrap().status.unwrap();

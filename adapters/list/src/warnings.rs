@@ -1,33 +1,29 @@
 //! Probable mistakes of a valid configuration.
 
-use mixer_adapter_core::{
-    adapter::{InferredTypes, Violation},
-    value::ValueType,
-};
+use mixer_adapter_core::{adapter::Faults, value::ValueType};
 use mixer_adapter_templates::ListEntry;
 
 use super::{Params, addresses, entries::EntryType};
 
-/// Returns entries of texts that look like patterns or networks, and addresses that are looked up as texts.
-pub(super) fn of(params: &Params, types: &InferredTypes) -> Vec<Violation> {
+/// Warns of entries of texts that look like patterns or networks, and addresses that are looked up as texts.
+pub(super) fn add(params: &Params, faults: &mut Faults<'_>) {
     if !matches!(params.entry_type(), EntryType::Strings | EntryType::CaseInsensitiveStrings) {
-        return Vec::new();
+        return;
     }
-    let entries = params.overrides.iter().enumerate();
-    let entries = entries.filter_map(|(index, entry)| {
-        let advice = advice(entry)?;
-        let reason = format!("{entry:?} is compared as a text, with all its characters; {advice}");
-        Some(Violation::new(format!("overrides[{index}]"), reason))
-    });
-    let addresses = types.of::<ListEntry>().filter(|(_, inferred)| inferred.value() == ValueType::IpAddress);
-    let addresses = addresses.map(|(instance, _)| {
+    for (index, entry) in params.overrides.iter().enumerate() {
+        if let Some(advice) = advice(entry) {
+            let reason = format!("{entry:?} is compared as a text, with all its characters; {advice}");
+            faults.warn(format!("overrides[{index}]"), reason);
+        }
+    }
+    let types = faults.types().of::<ListEntry>();
+    for (instance, _) in types.filter(|(_, inferred)| inferred.value() == ValueType::IpAddress) {
         let reason = format!(
             "the value of {instance} is an IP address, which is compared as a text in its shortest form; write entryType: \
              IP_ADDRESSES"
         );
-        Violation::new("entry_type", reason)
-    });
-    entries.chain(addresses).collect()
+        faults.warn("entry_type", reason);
+    }
 }
 
 /// Returns what to write for an entry that is not meant as a text.

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use mixer_adapter_core::{Grant, LimitState, QuotaRequest, metrics::events};
+use mixer_adapter_core::{Grant, LimitState, QuotaRequest, metrics::Events};
 
 use super::{
     counter::{self, Counter, Span},
@@ -50,6 +50,7 @@ pub(super) struct FullError;
 pub(super) struct Counters {
     shards: [Mutex<Shard>; SHARDS],
     capacity: Capacity,
+    without_room: Events,
     refused: AtomicU64,
 }
 
@@ -61,8 +62,9 @@ struct Shard {
 }
 
 impl Counters {
-    pub(super) fn new(capacity: Capacity) -> Self {
-        Self { shards: Default::default(), capacity, refused: AtomicU64::new(0) }
+    /// Creates counters; `without_room` counts the refused calls.
+    pub(super) fn new(capacity: Capacity, without_room: Events) -> Self {
+        Self { shards: Default::default(), capacity, without_room, refused: AtomicU64::new(0) }
     }
 
     /// Grants an amount, or releases a negative one. With best effort the available part is granted, otherwise all or nothing.
@@ -84,7 +86,7 @@ impl Counters {
         let granted = shard.grant(counter, limit, request, now, self.capacity);
         drop(shard);
         granted.inspect_err(|_| {
-            events("memquota", "calls_without_room").add(1);
+            self.without_room.add(1);
             if self.refused.fetch_add(1, Relaxed) == 0 {
                 tracing::warn!(
                     "the maximum number of memquota counters is reached; new ones are denied until others are unused \
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn counters_without_use_are_forgotten() {
-        let counters = Counters::new(Capacity::default());
+        let counters = Counters::new(Capacity::default(), Events::default());
         for key in 0..100 {
             let limit = if key < 50 { MINUTE } else { CELL };
             assert!(counters.apply(key, limit, &ask(1), at(0)).is_ok());
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_denied_call_makes_no_counter() {
-        let counters = Counters::new(Capacity::default());
+        let counters = Counters::new(Capacity::default(), Events::default());
         assert_eq!(counters.apply(1, CELL, &ask(11), at(0)), Ok(Grant::nothing()));
         assert_eq!(counters.apply(2, CELL, &ask(-1), at(0)), Ok(Grant::nothing()));
         assert_eq!(counters.len(), 0);
@@ -269,7 +271,7 @@ mod tests {
 
     #[test]
     fn without_room_for_a_counter_nothing_is_granted_and_it_is_counted() {
-        let counters = Counters::new(Capacity { counters: 1, slots: 10 });
+        let counters = Counters::new(Capacity { counters: 1, slots: 10 }, Events::default());
         // Keys 16 apart are in one shard.
         assert_eq!(counters.apply(0, MINUTE, &ask(1), at(0)), Ok(Grant::amount(1).valid_for(at(60))));
         assert_eq!(counters.apply(16, MINUTE, &ask(1), at(1)), Err(FullError));
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn without_room_for_a_slot_nothing_is_granted() {
-        let counters = Counters::new(Capacity { counters: 10, slots: 2 });
+        let counters = Counters::new(Capacity { counters: 10, slots: 2 }, Events::default());
         for second in 0..2 {
             assert!(counters.apply(0, MINUTE, &ask(1), at(second)).is_ok());
         }

@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use mixer_adapter_core::{Grant, QuotaRequest, metrics::events};
+use mixer_adapter_core::{Grant, QuotaRequest, metrics::Events};
 
 use super::fingerprint::Fingerprinter;
 
@@ -28,6 +28,7 @@ pub(super) struct Dedup {
     period: Duration,
     shards: [Mutex<Shard>; SHARDS],
     answers: usize,
+    forgotten_total: Events,
     forgotten: AtomicU64,
 }
 
@@ -45,12 +46,14 @@ struct Answer {
 }
 
 impl Dedup {
-    pub(super) fn new(period: Duration) -> Self {
+    /// Creates a store; `forgotten_total` counts the answers that were dropped early.
+    pub(super) fn new(period: Duration, forgotten_total: Events) -> Self {
         Self {
             fingerprinter: Fingerprinter::default(),
             period,
             shards: Default::default(),
             answers: ANSWERS,
+            forgotten_total,
             forgotten: AtomicU64::new(0),
         }
     }
@@ -80,7 +83,7 @@ impl Dedup {
         if shard.recent.len() >= self.answers {
             let old = shard.old.len() as u64;
             shard.turn();
-            events("memquota", "answers_forgotten").add(old);
+            self.forgotten_total.add(old);
             if self.forgotten.fetch_add(old, Relaxed) == 0 && old > 0 {
                 tracing::warn!(
                     period = ?self.period,
@@ -155,7 +158,7 @@ mod tests {
     #[test]
     fn an_answer_is_cached_for_between_one_and_two_periods() {
         for (given, latest) in [(0, 19), (9, 19), (10, 29)] {
-            let dedup = Dedup::new(Duration::from_secs(10));
+            let dedup = Dedup::new(Duration::from_secs(10), Events::default());
             let ask = args("id", 1);
             once(&dedup, "q", &ask, given, Grant::amount(1));
             assert_eq!(
@@ -173,7 +176,7 @@ mod tests {
 
     #[test]
     fn only_the_same_call_gets_the_answer() {
-        let dedup = Dedup::new(Duration::from_secs(10));
+        let dedup = Dedup::new(Duration::from_secs(10), Events::default());
         once(&dedup, "q", &args("id", 5), 0, Grant::amount(5));
         assert_eq!(once(&dedup, "q", &args("id", 5), 0, Grant::nothing()), Grant::amount(5));
         let best_effort = args("id", 5).with_best_effort();
@@ -186,14 +189,14 @@ mod tests {
 
     #[test]
     fn a_call_without_an_id_is_like_no_other() {
-        let dedup = Dedup::new(Duration::from_secs(10));
+        let dedup = Dedup::new(Duration::from_secs(10), Events::default());
         once(&dedup, "q", &args("", 1), 0, Grant::amount(1));
         assert_eq!(once(&dedup, "q", &args("", 1), 0, Grant::amount(2)), Grant::amount(2));
     }
 
     #[test]
     fn a_repeated_call_gets_the_remaining_validity() {
-        let dedup = Dedup::new(Duration::from_secs(100));
+        let dedup = Dedup::new(Duration::from_secs(100), Events::default());
         let grant = Grant::amount(1).valid_for(Duration::from_secs(60));
         assert_eq!(once(&dedup, "q", &args("id", 1), 0, grant), grant);
         let left = |at| once(&dedup, "q", &args("id", 1), at, Grant::nothing()).valid_duration().as_secs();
@@ -202,14 +205,14 @@ mod tests {
 
     #[test]
     fn an_error_is_not_cached() {
-        let dedup = Dedup::new(Duration::from_secs(10));
+        let dedup = Dedup::new(Duration::from_secs(10), Events::default());
         assert_eq!(dedup.once("q", &args("id", 1), Duration::ZERO, || Err("full")), Err("full"));
         assert_eq!(once(&dedup, "q", &args("id", 1), 0, Grant::amount(1)), Grant::amount(1));
     }
 
     #[test]
     fn memory_is_bounded_and_what_is_forgotten_for_that_is_counted() {
-        let dedup = Dedup { answers: 10, ..Dedup::new(Duration::from_secs(3600)) };
+        let dedup = Dedup { answers: 10, ..Dedup::new(Duration::from_secs(3600), Events::default()) };
         for id in 0..1000 {
             once(&dedup, "q", &args(&id.to_string(), 1), 0, Grant::amount(1));
         }

@@ -20,9 +20,9 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Code, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes, Violation},
-    retention::{Retain, Retained, retained},
+    Adapter, AdapterError, Call, Code, Context, Grant, Handle, QuotaRequest,
+    metrics::Metrics,
+    retention::{Retain, Retained},
 };
 use mixer_adapter_templates::{Quota, quota};
 
@@ -31,7 +31,7 @@ use self::{
     counters::{Capacity, Counters, FullError},
     dedup::Dedup,
     fingerprint::Fingerprinter,
-    limits::{Limit, Limits},
+    limits::Limit,
 };
 
 mod config {
@@ -40,6 +40,7 @@ mod config {
 }
 
 pub use config::{Params, params};
+pub use limits::Limits;
 
 /// The handler: its limits and counters.
 #[derive(Debug)]
@@ -58,11 +59,11 @@ struct State {
 }
 
 impl State {
-    fn new(deduplication: Duration) -> Self {
+    fn new(deduplication: Duration, metrics: &Metrics) -> Self {
         Self {
             fingerprinter: Fingerprinter::default(),
-            counters: Counters::new(Capacity::default()),
-            dedup: Dedup::new(deduplication),
+            counters: Counters::new(Capacity::default(), metrics.events("calls_without_room")),
+            dedup: Dedup::new(deduplication, metrics.events("answers_forgotten")),
             created: Instant::now(),
         }
     }
@@ -79,8 +80,8 @@ impl Retain for State {
 }
 
 impl MemQuota {
-    fn new(limits: Limits) -> Self {
-        let state = retained(|| State::new(limits.deduplication));
+    fn new(limits: Limits, context: &Context) -> Self {
+        let state = context.retained(|| State::new(limits.deduplication, context.metrics()));
         Self { limits, state }
     }
 
@@ -147,34 +148,16 @@ impl Adapter for MemQuota {
     const DESCRIPTION: &str = "Keeps quotas in memory: rate limits over rolling windows, and allocations.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
-    type Config = Params;
+    type Config = Limits;
     type Templates = (Quota,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
-        Ok(Self::new(Limits::read(&params)?))
-    }
-
-    fn validate(params: &Params, types: &InferredTypes) -> Result<(), ConfigErrors> {
-        let limits = Limits::read(params)?;
-        let mut errors = ConfigErrors::default();
-        for (instance, _) in types.of::<Quota>() {
-            if limits.find(instance).is_none() {
-                errors.push("quotas", limits.missing(instance));
-            }
-        }
-        errors.into_result()
-    }
-
-    fn warnings(params: &Params, types: &InferredTypes) -> Vec<Violation> {
-        warnings::of(params, types)
+    async fn open(limits: Limits, context: Context) -> Result<Self, AdapterError> {
+        Ok(Self::new(limits, &context))
     }
 }
 
 impl Handle<Quota> for MemQuota {
-    async fn handle(
-        &self,
-        (instance, request): (quota::InstanceMsg, QuotaRequest),
-    ) -> Result<Grant, AdapterError> {
-        self.answer(&instance, &request, self.state.created.elapsed())
+    async fn handle(&self, call: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
+        self.answer(&call, call.quota(), self.state.created.elapsed())
     }
 }

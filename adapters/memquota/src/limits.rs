@@ -1,20 +1,22 @@
 //! The configured limits.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
 use mixer_adapter_core::{
-    adapter::{ConfigErrors, LimitOverride},
+    adapter::{Faults, LimitOverride, Settings},
     prost_types,
     value::Value,
 };
+use mixer_adapter_templates::Quota as QuotaTemplate;
 
-use super::{Params, config::params, literal::Literal};
+use super::{Params, config::params, literal::Literal, warnings};
 
 /// The maximum length of a window. Counters do not outlive the process, so a longer one is a mistake.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const YEAR: &str = "not be longer than 365 days (8760h)";
 
 /// The default duration for which a repeated call is recognized
 /// (docs/behaviour/adapters.md#deduplication-of-memquota).
@@ -22,7 +24,7 @@ const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
 
 /// A validated configuration.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     quotas: HashMap<String, Quota>,
     /// The minimum duration for which a repeated call is recognized.
     pub(super) deduplication: Duration,
@@ -50,38 +52,37 @@ pub(super) struct Limit {
     pub(super) valid: Option<Duration>,
 }
 
-impl Limits {
-    /// Validates a configuration and reports all faults.
-    pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
-        let mut errors = ConfigErrors::default();
+impl Settings for Limits {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        warnings::add(&params, faults);
         let mut quotas = HashMap::new();
         for (index, quota) in params.quotas.iter().enumerate() {
             let path = format!("quotas[{index}]");
-            let read = Quota::read(quota, &path, &mut errors);
+            let read = Quota::read(quota, &path, faults);
             if quota.name.is_empty() {
-                errors.push(format!("{path}.name"), "must be the name of a quota instance");
+                faults.push(format!("{path}.name"), "must be the name of a quota instance");
             }
-            match quotas.entry(quota.name.clone()) {
-                Entry::Vacant(entry) => {
-                    entry.insert(read);
-                }
-                Entry::Occupied(_) => {
-                    let reason = format!("there is an entry for `{}` already", quota.name);
-                    errors.push(format!("{path}.name"), reason);
-                }
+            quotas.entry(quota.name.clone()).or_insert(read);
+        }
+        faults.unique("quotas", "name", params.quotas.iter().map(|quota| &quota.name));
+        let deduplication = faults
+            .duration("min_deduplication_duration", params.min_deduplication_duration)
+            .must("be longer than zero", |given| !given.is_zero())
+            .must(YEAR, |given| *given <= LONGEST)
+            .or(DEFAULT_DEDUPLICATION);
+        let limits = Self { quotas, deduplication };
+        for (instance, _) in faults.types().of::<QuotaTemplate>() {
+            if limits.find(instance).is_none() {
+                faults.push("quotas", limits.missing(instance));
             }
         }
-        let deduplication = match &params.min_deduplication_duration {
-            None => DEFAULT_DEDUPLICATION,
-            Some(given) => read_duration(Some(given), "min_deduplication_duration", &mut errors)
-                .unwrap_or_else(|| {
-                    errors.push("min_deduplication_duration", "must be longer than zero");
-                    DEFAULT_DEDUPLICATION
-                }),
-        };
-        errors.into_result().map(|()| Self { quotas, deduplication })
+        Some(limits)
     }
+}
 
+impl Limits {
     /// Returns the quota of an instance: the entry with its full name, or else with the first part of the name.
     pub(super) fn find(&self, instance: &str) -> Option<&Quota> {
         let short = instance.split('.').next().unwrap_or_default();
@@ -98,7 +99,7 @@ impl Limits {
 }
 
 impl Quota {
-    fn read(quota: &params::Quota, path: &str, errors: &mut ConfigErrors) -> Self {
+    fn read(quota: &params::Quota, path: &str, faults: &mut Faults<'_>) -> Self {
         let overrides = quota.overrides.iter().enumerate().map(|(index, given)| Override {
             dimensions: given
                 .dimensions
@@ -107,13 +108,13 @@ impl Quota {
                 .collect(),
             limit: Limit::read(
                 given.max_amount,
-                given.valid_duration.as_ref(),
+                given.valid_duration,
                 &format!("{path}.overrides[{index}]"),
-                errors,
+                faults,
             ),
         });
         let overrides = overrides.collect();
-        let limit = Limit::read(quota.max_amount, quota.valid_duration.as_ref(), path, errors);
+        let limit = Limit::read(quota.max_amount, quota.valid_duration, path, faults);
         Self { limit, overrides }
     }
 
@@ -133,31 +134,12 @@ impl Limit {
         (!valid.is_zero()).then_some(Self { max: limit.max_amount, valid: Some(valid) })
     }
 
-    fn read(max: i64, valid: Option<&prost_types::Duration>, path: &str, errors: &mut ConfigErrors) -> Self {
-        if max < 0 {
-            errors.push(format!("{path}.max_amount"), "must not be negative");
-        }
-        Self { max, valid: read_duration(valid, &format!("{path}.valid_duration"), errors) }
-    }
-}
-
-/// Validates a duration; zero means none.
-fn read_duration(
-    given: Option<&prost_types::Duration>,
-    path: &str,
-    errors: &mut ConfigErrors,
-) -> Option<Duration> {
-    match Duration::try_from(*given?) {
-        Ok(Duration::ZERO) => None,
-        Ok(length) if length <= LONGEST => Some(length),
-        Ok(_) => {
-            errors.push(path, "must not be longer than 365 days (8760h)");
-            Some(LONGEST)
-        }
-        Err(_) => {
-            errors.push(path, "must not be negative");
-            Some(LONGEST)
-        }
+    fn read(max: i64, valid: Option<prost_types::Duration>, path: &str, faults: &mut Faults<'_>) -> Self {
+        let max =
+            faults.number(format!("{path}.max_amount"), max).must("not be negative", |max| *max >= 0).or(0);
+        let valid = faults.duration(format!("{path}.valid_duration"), valid);
+        let valid = valid.must(YEAR, |given| *given <= LONGEST).optional();
+        Self { max, valid: valid.filter(|valid| !valid.is_zero()) }
     }
 }
 
@@ -193,7 +175,8 @@ mod tests {
                 }],
                 ..Default::default()
             };
-            let limits = Limits::read(&Params { quotas: vec![quota], ..Default::default() }).unwrap();
+            let limits =
+                Faults::parse::<Limits>(Params { quotas: vec![quota], ..Default::default() }).unwrap();
             let dimensions = given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             assert_eq!(limits.find("q").unwrap().limit(&dimensions).max, max, "{name}");
         }
@@ -207,7 +190,7 @@ mod tests {
             ..Default::default()
         };
         let quotas = vec![quota("requestcount", 1), quota("requestcount.instance.istio-system", 2)];
-        let limits = Limits::read(&Params { quotas, ..Default::default() }).unwrap();
+        let limits = Faults::parse::<Limits>(Params { quotas, ..Default::default() }).unwrap();
         let max = |name| limits.find(name).map(|quota| quota.limit(&BTreeMap::new()).max);
         assert_eq!(max("requestcount.instance.istio-system"), Some(2));
         assert_eq!(max("requestcount.quota.istio-system"), Some(1));
@@ -217,7 +200,7 @@ mod tests {
 
     #[test]
     fn calls_are_deduplicated_for_a_second_by_default() {
-        assert_eq!(Limits::read(&Params::default()).unwrap().deduplication, Duration::from_secs(1));
+        assert_eq!(Faults::parse::<Limits>(Params::default()).unwrap().deduplication, Duration::from_secs(1));
     }
 
     #[test]
@@ -239,7 +222,7 @@ mod tests {
             ],
             min_deduplication_duration: seconds(0),
         };
-        let violations = Limits::read(&params).unwrap_err().into_violations();
+        let violations = Faults::parse::<Limits>(params).unwrap_err().into_violations();
         let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
         let expected = [
             "quotas[0].max_amount",

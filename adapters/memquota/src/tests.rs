@@ -7,7 +7,7 @@ use std::{
 };
 
 use mixer_adapter_core::{
-    adapter::{InferredType, LimitOverride},
+    adapter::{Access, Faults, InferredType, InferredTypes, LimitOverride},
     prost_types,
     value::{IpAddress, StringMap, Value},
 };
@@ -22,7 +22,8 @@ fn quota(name: &str, max_amount: i64, seconds: i64) -> params::Quota {
 
 fn handler(quotas: Vec<params::Quota>, deduplication: i64) -> MemQuota {
     let min_deduplication_duration = Some(prost_types::Duration { seconds: deduplication, nanos: 0 });
-    MemQuota::new(Limits::read(&Params { quotas, min_deduplication_duration }).unwrap())
+    let limits = Faults::parse(Params { quotas, min_deduplication_duration }).unwrap();
+    MemQuota::new(limits, &Context::detached(()))
 }
 
 fn instance(name: &str, dimensions: &[(&str, Value)]) -> quota::InstanceMsg {
@@ -143,12 +144,15 @@ fn an_instance_without_an_entry_is_an_error() {
 #[test]
 fn an_instance_without_an_entry_is_refused_where_instances_are_known() {
     let inferred = |instance: &str| InferredType::new(instance, "quota", &b""[..]);
-    let params = Params { quotas: vec![quota("q", 1, 60)], ..Default::default() };
-    assert_eq!(MemQuota::validate(&params, &InferredTypes::default()), Ok(()));
-    let types = InferredTypes::new(vec![inferred("q.instance.ns")]);
-    assert_eq!(MemQuota::validate(&params, &types), Ok(()));
-    let types = InferredTypes::new(vec![inferred("q.instance.ns"), inferred("Foo")]);
-    let violations = MemQuota::validate(&params, &types).unwrap_err().into_violations();
+    let validate = |types: Vec<InferredType>| {
+        let params = Params { quotas: vec![quota("q", 1, 60)], ..Default::default() };
+        let (types, access) = (InferredTypes::new(types), Access::unrestricted());
+        Faults::new(&types, &access).settings::<Limits>(params).map(drop)
+    };
+    assert_eq!(validate(Vec::new()), Ok(()));
+    assert_eq!(validate(vec![inferred("q.instance.ns")]), Ok(()));
+    let violations =
+        validate(vec![inferred("q.instance.ns"), inferred("Foo")]).unwrap_err().into_violations();
     assert_eq!(violations.len(), 1);
     assert_eq!(violations[0].field, "quotas");
     assert!(violations[0].reason.contains("`Foo`"), "{}", violations[0].reason);
@@ -157,8 +161,9 @@ fn an_instance_without_an_entry_is_refused_where_instances_are_known() {
 #[tokio::test]
 async fn an_opened_handler_serves_calls() {
     let params = Params { quotas: vec![quota("q", 2, 60)], ..Default::default() };
-    let handler = MemQuota::open(params).await.unwrap();
-    let grant = handler.handle((instance("q.instance.ns", &[]), args("id", 2, false))).await.unwrap();
+    let handler: MemQuota = Context::detached(()).open_handler(params).await.unwrap();
+    let call = mixer_adapter_core::Call::for_quota(instance("q.instance.ns", &[]), args("id", 2, false));
+    let grant = handler.handle(call).await.unwrap();
     assert_eq!(grant, Grant::amount(2).valid_for(Duration::from_secs(60)));
     handler.close().await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mixer_adapter_core::{Adapter, AdapterError, Check, Grant, Handle, QuotaRequest};
+use mixer_adapter_core::{Adapter, AdapterError, Call, Check, Context, Grant, Handle, QuotaRequest};
 use mixer_adapter_templates::{
     Authorization, CheckNothing, ListEntry, LogEntry, Metric, Quota, ReportNothing, TraceSpan, authorization,
     checknothing, listentry, logentry, metric, quota, reportnothing, tracespan,
@@ -31,7 +31,7 @@ impl Adapter for Noop {
     type Templates =
         (Authorization, CheckNothing, ReportNothing, ListEntry, LogEntry, Metric, Quota, TraceSpan);
 
-    async fn open(_: Params) -> Result<Self, AdapterError> {
+    async fn open(_: Params, _: Context) -> Result<Self, AdapterError> {
         Ok(Self)
     }
 }
@@ -41,50 +41,50 @@ fn allowed() -> Check {
 }
 
 impl Handle<Authorization> for Noop {
-    async fn handle(&self, _: authorization::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<authorization::InstanceMsg>) -> Result<Check, AdapterError> {
         Ok(allowed())
     }
 }
 
 impl Handle<CheckNothing> for Noop {
-    async fn handle(&self, _: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<checknothing::InstanceMsg>) -> Result<Check, AdapterError> {
         Ok(allowed())
     }
 }
 
 impl Handle<ListEntry> for Noop {
-    async fn handle(&self, _: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
         Ok(allowed())
     }
 }
 
 impl Handle<Quota> for Noop {
-    async fn handle(&self, (_, request): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, call: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
         // A release requests a negative amount; the answer is the amount released.
-        Ok(Grant::amount(request.amount.saturating_abs()).valid_for(VALIDITY))
+        Ok(Grant::amount(call.quota().amount.saturating_abs()).valid_for(VALIDITY))
     }
 }
 
 impl Handle<ReportNothing> for Noop {
-    async fn handle(&self, _: Vec<reportnothing::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, _: Call<Vec<reportnothing::InstanceMsg>>) -> Result<(), AdapterError> {
         Ok(())
     }
 }
 
 impl Handle<LogEntry> for Noop {
-    async fn handle(&self, _: Vec<logentry::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, _: Call<Vec<logentry::InstanceMsg>>) -> Result<(), AdapterError> {
         Ok(())
     }
 }
 
 impl Handle<Metric> for Noop {
-    async fn handle(&self, _: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, _: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
         Ok(())
     }
 }
 
 impl Handle<TraceSpan> for Noop {
-    async fn handle(&self, _: Vec<tracespan::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, _: Call<Vec<tracespan::InstanceMsg>>) -> Result<(), AdapterError> {
         Ok(())
     }
 }
@@ -113,11 +113,11 @@ mod tests {
 
     async fn reports<T>()
     where
-        T: Template<Input = Vec<<T as Template>::Instance>, Answer = ()>,
+        T: Template<Input = Call<Vec<<T as Template>::Instance>>, Answer = ()>,
         Noop: Handle<T>,
     {
-        Handle::<T>::handle(&Noop, Vec::new()).await.unwrap();
-        Handle::<T>::handle(&Noop, vec![T::Instance::default()]).await.unwrap();
+        Handle::<T>::handle(&Noop, T::Input::default()).await.unwrap();
+        Handle::<T>::handle(&Noop, Call::new(vec![T::Instance::default()])).await.unwrap();
     }
 
     // TestBasic of noop_test.go, and the values of docs/behaviour/adapters.md#noop.
@@ -139,8 +139,8 @@ mod tests {
     #[tokio::test]
     async fn quota_is_granted_and_released_as_requested() {
         for (amount, granted) in [(0, 0), (7, 7), (-7, 7), (i64::MIN, i64::MAX)] {
-            let request = QuotaRequest::new(amount);
-            let grant = Handle::<Quota>::handle(&Noop, (Default::default(), request)).await.unwrap();
+            let call = Call::for_quota(quota::InstanceMsg::default(), amount);
+            let grant = Handle::<Quota>::handle(&Noop, call).await.unwrap();
             assert_eq!(grant.granted(), granted);
             assert_eq!(grant.valid_duration(), Duration::from_secs(1_000_000_000));
         }

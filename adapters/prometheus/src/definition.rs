@@ -8,8 +8,7 @@ use std::{
 };
 
 use mixer_adapter_core::{
-    adapter::{ConfigErrors, InferredTypes},
-    prost_types,
+    adapter::{Faults, Settings},
     value::ValueType,
 };
 use mixer_adapter_templates::Metric as MetricTemplate;
@@ -25,14 +24,12 @@ use super::{
 pub(super) const OWN_PREFIX: &str = "mixer_adapter_prometheus_";
 /// The default namespace.
 const DEFAULT_NAMESPACE: &str = "istio";
-/// The maximum expiry of series, which keeps times from overflowing.
-const LATEST_EXPIRY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The minimum interval between checks for expired series.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A validated configuration.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub struct PrometheusSettings {
     pub(super) metrics: Vec<Metric>,
     pub(super) expiry: Option<Expiry>,
 }
@@ -87,45 +84,20 @@ impl Hash for Kind {
     }
 }
 
-impl Settings {
-    /// Validates a configuration and reports all faults.
-    pub(super) fn read(params: &Params) -> Result<Self, ConfigErrors> {
-        let mut errors = ConfigErrors::default();
+impl Settings for PrometheusSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
         let mut metrics = Metrics::default();
         for (index, info) in params.metrics.iter().enumerate() {
             let field = format!("metrics[{index}]");
-            if let Some(metric) = Metric::read(&mut errors, &field, info) {
-                metrics.add(&mut errors, metric);
+            if let Some(metric) = Metric::read(faults, &field, info) {
+                metrics.add(faults, metric);
             }
         }
-        let metrics = metrics.all;
-        let expiry =
-            params.metrics_expiration_policy.as_ref().and_then(|policy| Expiry::read(&mut errors, policy));
-        errors.into_result().map(|()| Self { metrics, expiry })
-    }
-
-    /// Validates that the instances of a session have a numeric value, and a dimension for each label. Instances without a
-    /// metric are ignored, because they may belong to another handler.
-    pub(super) fn check_types(&self, types: &InferredTypes) -> Result<(), ConfigErrors> {
-        let mut errors = ConfigErrors::default();
-        let types: HashMap<&str, _> = types.of::<MetricTemplate>().collect();
-        for metric in &self.metrics {
-            let (field, instance) = (&metric.field, metric.instance.as_str());
-            let Some(inferred) = types.get(instance) else { continue };
-            if let Ok(value_type) = ValueType::try_from(inferred.value)
-                && value_type != ValueType::Unspecified
-                && !may_be_amount(value_type)
-            {
-                let reason = format!("the value of {instance} is a {value_type}, which is not a number");
-                errors.push(format!("{field}.instance_name"), reason);
-            }
-            for dimension in metric.dimensions.iter().filter(|name| !inferred.dimensions.contains_key(*name))
-            {
-                let reason = format!("{instance} has no dimension {dimension:?}");
-                errors.push(format!("{field}.label_names"), reason);
-            }
-        }
-        errors.into_result()
+        metrics.check_types(faults);
+        let expiry = params.metrics_expiration_policy.and_then(|policy| Expiry::read(faults, policy));
+        Some(Self { metrics: metrics.all, expiry })
     }
 }
 
@@ -145,20 +117,42 @@ impl Metric {
 }
 
 impl Metrics {
+    /// Validates that the instances of a session have a numeric value, and a dimension for each label. Instances without a
+    /// metric are ignored, because they may belong to another handler.
+    fn check_types(&self, faults: &mut Faults<'_>) {
+        let types: HashMap<&str, _> = faults.types().of::<MetricTemplate>().collect();
+        for metric in &self.all {
+            let (field, instance) = (&metric.field, metric.instance.as_str());
+            let Some(inferred) = types.get(instance) else { continue };
+            if let Ok(value_type) = ValueType::try_from(inferred.value)
+                && value_type != ValueType::Unspecified
+                && !may_be_amount(value_type)
+            {
+                let reason = format!("the value of {instance} is a {value_type}, which is not a number");
+                faults.push(format!("{field}.instance_name"), reason);
+            }
+            for dimension in metric.dimensions.iter().filter(|name| !inferred.dimensions.contains_key(*name))
+            {
+                let reason = format!("{instance} has no dimension {dimension:?}");
+                faults.push(format!("{field}.label_names"), reason);
+            }
+        }
+    }
+
     /// Adds a metric, unless an equal one was added. A metric that contradicts another is refused, as in Prometheus.
-    fn add(&mut self, errors: &mut ConfigErrors, metric: Metric) {
+    fn add(&mut self, faults: &mut Faults<'_>, metric: Metric) {
         let known = self.by_name.get(&metric.definition.name).map(|index| &self.all[*index]);
         if let Some(other) = known.filter(|other| !other.is_same(&metric)) {
             let reason = format!(
                 "{} differs from the metric of {}: kind, labels, buckets and description must be equal",
                 metric.definition.name, other.field
             );
-            return errors.push(format!("{}.name", metric.field), reason);
+            return faults.push(format!("{}.name", metric.field), reason);
         }
         if let Some(other) = self.by_instance.get(&metric.instance).map(|index| &self.all[*index]) {
             if !other.is_same(&metric) || other.dimensions != metric.dimensions {
                 let reason = format!("{:?} is already used by {}", metric.instance, other.field);
-                errors.push(format!("{}.instance_name", metric.field), reason);
+                faults.push(format!("{}.instance_name", metric.field), reason);
             }
             return;
         }
@@ -170,7 +164,7 @@ impl Metrics {
 }
 
 impl Metric {
-    fn read(errors: &mut ConfigErrors, field: &str, info: &MetricInfo) -> Option<Self> {
+    fn read(faults: &mut Faults<'_>, field: &str, info: &MetricInfo) -> Option<Self> {
         let namespace = match safe_name(&info.namespace) {
             namespace if namespace.is_empty() => DEFAULT_NAMESPACE.to_owned(),
             namespace => namespace,
@@ -182,13 +176,13 @@ impl Metric {
         let name = format!("{namespace}_{}", safe_name(given));
         if given.is_empty() || !is_name(&name, ":") || name.starts_with(OWN_PREFIX) {
             let reason = format!("{name:?} cannot be the name of a metric");
-            errors.push(format!("{field}.{given_in}"), reason);
+            faults.push(format!("{field}.{given_in}"), reason);
             return None;
         }
         let kind = match Kind::read(info) {
             Ok(kind) => kind,
             Err(error) => {
-                errors.push(format!("{field}.{}", error.field()), error.to_string());
+                faults.push(format!("{field}.{}", error.field()), error.to_string());
                 return None;
             }
         };
@@ -201,7 +195,7 @@ impl Metric {
                 label.starts_with("__") || (label == "le" && matches!(kind, Kind::Distribution(_)));
             if taken || reserved || !is_name(label, "") {
                 let why = if taken { "is used twice" } else { "cannot be the name of a label" };
-                errors.push(format!("{field}.label_names"), format!("{dimension:?} {why}"));
+                faults.push(format!("{field}.label_names"), format!("{dimension:?} {why}"));
                 return None;
             }
         }
@@ -258,33 +252,15 @@ impl Kind {
 }
 
 impl Expiry {
-    fn read(errors: &mut ConfigErrors, policy: &MetricsExpirationPolicy) -> Option<Self> {
-        let mut duration = |field, value: Option<prost_types::Duration>, least, rule: &str| {
-            let read = Duration::try_from(value.unwrap_or_default()).ok();
-            let good = read.filter(|duration| (least..=LATEST_EXPIRY).contains(duration));
-            if good.is_none() {
-                errors.push(
-                    format!("metrics_expiration_policy.{field}"),
-                    format!("must be {rule}, up to 100 years"),
-                );
-            }
-            good
-        };
-        let after = duration(
-            "metrics_expiry_duration",
-            policy.metrics_expiry_duration,
-            Duration::from_nanos(1),
-            "longer than 0s",
-        );
-        let check_interval = duration(
-            "expiry_check_interval_duration",
-            policy.expiry_check_interval_duration,
-            Duration::ZERO,
-            "0s or longer",
-        );
-        let (after, check_interval) = after.zip(check_interval)?;
-        let check_interval = if check_interval.is_zero() { after / 2 } else { check_interval };
-        Some(Self { after, check_interval: check_interval.max(SHORTEST_CHECK_INTERVAL) })
+    fn read(faults: &mut Faults<'_>, policy: MetricsExpirationPolicy) -> Option<Self> {
+        let field = "metrics_expiration_policy.metrics_expiry_duration";
+        let after = faults.duration(field, policy.metrics_expiry_duration);
+        let after = after.must("be longer than 0s", |after| !after.is_zero()).required();
+        let field = "metrics_expiration_policy.expiry_check_interval_duration";
+        let interval = faults.duration(field, policy.expiry_check_interval_duration);
+        let (after, interval) = after.zip(interval.default(Duration::ZERO).optional())?;
+        let interval = if interval.is_zero() { after / 2 } else { interval };
+        Some(Self { after, check_interval: interval.max(SHORTEST_CHECK_INTERVAL) })
     }
 }
 

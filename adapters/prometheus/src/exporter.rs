@@ -9,7 +9,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use mixer_adapter_core::retention::{self, Entry, Retention, RetentionLimits};
+use mixer_adapter_core::{
+    metrics::Metrics,
+    retention::{self, Entry, Retention, RetentionLimits},
+};
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
@@ -26,6 +29,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Exporter {
     address: String,
+    metrics: Metrics,
     families: Arc<Families>,
     /// The bytes that the labels of further series may have.
     free_bytes: Arc<Semaphore>,
@@ -57,10 +61,10 @@ pub(super) struct Lease {
 
 impl Exporter {
     /// Creates an exporter for an address, IP:PORT. It serves while there is a lease.
-    pub(super) fn new(address: String) -> Self {
+    pub(super) fn new(address: String, metrics: Metrics) -> Self {
         let families = Arc::new(Families::new(RETENTION));
         let free_bytes = Arc::new(Semaphore::new(LABEL_BYTES));
-        Self { address, families, free_bytes, serving: Mutex::default() }
+        Self { address, metrics, families, free_bytes, serving: Mutex::default() }
     }
 
     pub(super) fn address(&self) -> &str {
@@ -80,7 +84,7 @@ impl Exporter {
             Some(server) => server,
             stopped => {
                 let families = self.families.clone();
-                stopped.insert(Server::start(&self.address, move || {
+                stopped.insert(Server::start(&self.address, &self.metrics, move || {
                     page::lines(contents(&families, Instant::now()), Instant::now())
                 })?)
             }

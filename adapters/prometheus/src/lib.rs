@@ -13,20 +13,16 @@ mod server;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use mixer_adapter_core::{
-    Adapter, AdapterError, Handle,
-    adapter::{ConfigErrors, InferredTypes},
-};
+use mixer_adapter_core::{Adapter, AdapterError, Call, Context, Handle};
 use mixer_adapter_templates::{Metric, metric};
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use self::{
     amount::{AmountError, amount},
-    definition::Settings,
     exporter::{Exporter, FamilyLease, Lease},
     family::{Family, RecordError, write_labels},
 };
@@ -37,6 +33,7 @@ mod config {
 }
 
 pub use config::{Params, params};
+pub use definition::PrometheusSettings;
 
 /// The default address of the endpoint: the port of the original, on the loopback interface. Tests use a free port, because
 /// several may run on one machine.
@@ -46,11 +43,6 @@ const LISTEN: &str = "MIXER_ADAPTER_PROMETHEUS_LISTEN";
 
 /// The maximum number of faults in the error of a report.
 const FAULTS_NAMED: usize = 5;
-
-/// The endpoint of the process.
-static EXPORTER: LazyLock<Arc<Exporter>> = LazyLock::new(|| {
-    Arc::new(Exporter::new(std::env::var(LISTEN).unwrap_or_else(|_| DEFAULT_ADDRESS.to_owned())))
-});
 
 /// The handler: the metrics by instance.
 #[derive(Debug)]
@@ -74,24 +66,24 @@ impl Adapter for Prometheus {
     const DESCRIPTION: &str = "Makes Prometheus metrics and serves them to be scraped.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
-    type Config = Params;
+    type Config = PrometheusSettings;
     type Templates = (Metric,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
-        Self::open_on(&EXPORTER, &params)
-    }
-
-    fn validate(params: &Params, types: &InferredTypes) -> Result<(), ConfigErrors> {
-        Settings::read(params)?.check_types(types)
+    async fn open(settings: PrometheusSettings, context: Context) -> Result<Self, AdapterError> {
+        let exporter = context.shared(|| {
+            let address = std::env::var(LISTEN).unwrap_or_else(|_| DEFAULT_ADDRESS.to_owned());
+            Exporter::new(address, context.metrics().clone())
+        });
+        Self::open_on(&exporter, settings)
     }
 }
 
 impl Handle<Metric> for Prometheus {
-    async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, instances: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
         let now = Instant::now();
         let mut labels = String::new();
         let mut faults = Vec::new();
-        for instance in &instances {
+        for instance in instances.iter() {
             if let Err(fault) = self.record(instance, now, &mut labels) {
                 faults.push(fault);
             }
@@ -101,8 +93,7 @@ impl Handle<Metric> for Prometheus {
 }
 
 impl Prometheus {
-    fn open_on(exporter: &Arc<Exporter>, params: &Params) -> Result<Self, AdapterError> {
-        let settings = Settings::read(params)?;
+    fn open_on(exporter: &Arc<Exporter>, settings: PrometheusSettings) -> Result<Self, AdapterError> {
         let lease = exporter.lease().map_err(|error| {
             AdapterError::unavailable(format!(
                 "metrics cannot be served on {}: {error}; {LISTEN} sets another address",

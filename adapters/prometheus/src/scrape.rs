@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mixer_adapter_core::metrics::events;
+use mixer_adapter_core::metrics::{Events, Metrics};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
@@ -31,6 +31,8 @@ pub(super) struct Scrapes {
     free: Arc<Semaphore>,
     /// Notifies slow scrapes that another one waits.
     waits: Arc<Notify>,
+    refused: Events,
+    cut_off: Events,
 }
 
 /// A scrape in progress.
@@ -50,13 +52,16 @@ struct Unread {
 #[error("the page was not read in time")]
 pub(super) struct ScrapeError;
 
-impl Default for Scrapes {
-    fn default() -> Self {
-        Self { free: Arc::new(Semaphore::new(MAX_SCRAPES)), waits: Arc::default() }
-    }
-}
-
 impl Scrapes {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(MAX_SCRAPES)),
+            waits: Arc::default(),
+            refused: metrics.events("scrapes_refused"),
+            cut_off: metrics.events("scrapes_cut_off"),
+        }
+    }
+
     /// Begins a scrape that may take `time`. Returns `None` if others are in progress for too long.
     pub(super) async fn begin(
         &self,
@@ -67,13 +72,27 @@ impl Scrapes {
         for _ in 0..MAX_WAIT {
             if let Ok(permit) = timeout(Duration::from_secs(1), permit.as_mut()).await {
                 let page = Arc::new(Mutex::new(Some(Unread { lines: page(), _permit: permit.ok()? })));
-                let limit = tokio::spawn(limit(Arc::downgrade(&page), self.waits.clone(), time));
+                let limit = tokio::spawn(self.clone().limit(Arc::downgrade(&page), time));
                 return Some(Scrape { page, _limit: AbortOnDropHandle::new(limit) });
             }
             self.waits.notify_waiters();
         }
-        events("prometheus", "scrapes_refused").add(1);
+        self.refused.add(1);
         None
+    }
+
+    /// Drops a page that is not read within `time`, or that is slow while another scrape waits. Its reader may never poll it again.
+    async fn limit(self, page: Weak<Mutex<Option<Unread>>>, time: Duration) {
+        let is_in_the_way = async {
+            sleep(SLOW).await;
+            self.waits.notified().await;
+        };
+        let _ = timeout(time, is_in_the_way).await;
+        if let Some(page) = page.upgrade()
+            && page.lock().take().is_some()
+        {
+            self.cut_off.add(1);
+        }
     }
 }
 
@@ -81,19 +100,5 @@ impl Scrape {
     /// Returns the next line; `None` at the end.
     pub(super) fn next(&self) -> Result<Option<String>, ScrapeError> {
         self.page.lock().as_mut().map(|unread| unread.lines.next()).ok_or(ScrapeError)
-    }
-}
-
-/// Drops a page that is not read within `time`, or that is slow while another scrape waits. Its reader may never poll it again.
-async fn limit(page: Weak<Mutex<Option<Unread>>>, waits: Arc<Notify>, time: Duration) {
-    let is_in_the_way = async {
-        sleep(SLOW).await;
-        waits.notified().await;
-    };
-    let _ = timeout(time, is_in_the_way).await;
-    if let Some(page) = page.upgrade()
-        && page.lock().take().is_some()
-    {
-        events("prometheus", "scrapes_cut_off").add(1);
     }
 }

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header:
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
+use mixer_adapter_core::metrics::Metrics;
 use mixer_adapter_net::{Connection, ConnectionLimits, HttpService, Listener, Protocol, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -50,7 +51,11 @@ pub(super) struct Server {
 
 impl Server {
     /// Serves at IP:PORT the lines that `page` returns; port 0 takes a free port.
-    pub(super) fn start<L>(address: &str, page: impl Fn() -> L + Send + Sync + 'static) -> io::Result<Self>
+    pub(super) fn start<L>(
+        address: &str,
+        metrics: &Metrics,
+        page: impl Fn() -> L + Send + Sync + 'static,
+    ) -> io::Result<Self>
     where
         L: Iterator<Item = String> + Send + 'static,
     {
@@ -63,7 +68,7 @@ impl Server {
             let _entered = runtime.enter();
             Listener::from(tokio::net::TcpListener::from_std(listener)?)
         };
-        let service = PageService::new(move || Box::new(page()));
+        let service = PageService::new(metrics, move || Box::new(page()));
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
@@ -113,8 +118,8 @@ struct PageService {
 }
 
 impl PageService {
-    fn new(page: impl Fn() -> Lines + Send + Sync + 'static) -> Self {
-        Self { page: Arc::new(page), scrapes: Scrapes::default() }
+    fn new(metrics: &Metrics, page: impl Fn() -> Lines + Send + Sync + 'static) -> Self {
+        Self { page: Arc::new(page), scrapes: Scrapes::new(metrics) }
     }
 
     /// Returns the service on one connection.
@@ -187,7 +192,7 @@ mod tests {
     use super::*;
 
     fn service() -> PageService {
-        PageService::new(|| Box::new(iter::repeat_n("line\n".to_owned(), 2 * PART / 5)))
+        PageService::new(&Metrics::default(), || Box::new(iter::repeat_n("line\n".to_owned(), 2 * PART / 5)))
     }
 
     async fn scrape(service: &PageService) -> (StatusCode, Page) {

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use mixer_adapter::testing::{FakeMixer, attributes};
-use mixer_adapter_core::{prost_types, value::Value};
+use mixer_adapter_core::{adapter::Faults, metrics::Metrics, prost_types, value::Value};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -17,7 +17,34 @@ use super::{
 };
 
 fn exporter() -> Arc<Exporter> {
-    Arc::new(Exporter::new("127.0.0.1:0".to_owned()))
+    Arc::new(Exporter::new("127.0.0.1:0".to_owned(), Metrics::default()))
+}
+
+fn open_on(exporter: &Arc<Exporter>, params: &Params) -> Result<Prometheus, AdapterError> {
+    Prometheus::open_on(exporter, Faults::parse(params.clone())?)
+}
+
+/// The adapter with the exporter of a test.
+struct OnExporter(Prometheus);
+
+impl Adapter<Arc<Exporter>> for OnExporter {
+    const NAME: &str = "prometheus";
+    const DESCRIPTION: &str = "Makes metrics on the exporter of a test.";
+    type Config = PrometheusSettings;
+    type Templates = (Metric,);
+
+    async fn open(
+        settings: PrometheusSettings,
+        context: Context<Arc<Exporter>>,
+    ) -> Result<Self, AdapterError> {
+        Prometheus::open_on(context.state(), settings).map(Self)
+    }
+}
+
+impl Handle<Metric> for OnExporter {
+    async fn handle(&self, call: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
+        self.0.handle(call).await
+    }
 }
 
 fn info(instance: &str, kind: Kind, labels: &[&str]) -> MetricInfo {
@@ -67,7 +94,7 @@ fn labelled() -> [(&'static str, Value); 3] {
 #[tokio::test]
 async fn what_is_reported_is_on_the_page() {
     let exporter = exporter();
-    let handler = Prometheus::open_on(
+    let handler = open_on(
         &exporter,
         &params(&[
             info("the.counter", Kind::Counter, &[]),
@@ -86,7 +113,7 @@ async fn what_is_reported_is_on_the_page() {
         instance("special_counter", "8.5", &labelled()),
         instance("happy_histogram", 8, &[]),
     ];
-    handler.handle(report).await.unwrap();
+    handler.handle(Call::new(report)).await.unwrap();
     let page = scrape(&exporter).await;
     let samples: Vec<_> = page
         .iter()
@@ -119,7 +146,7 @@ async fn what_is_reported_is_on_the_page() {
 async fn faults_are_named_and_the_rest_is_recorded() {
     let exporter = exporter();
     let metrics = [info("g", Kind::Gauge, &[]), info("c", Kind::Counter, &[])];
-    let handler = Prometheus::open_on(&exporter, &params(&metrics)).unwrap();
+    let handler = open_on(&exporter, &params(&metrics)).unwrap();
     let report = vec![
         instance("unknown", 1, &[]),
         instance("g", true, &[]),
@@ -129,7 +156,7 @@ async fn faults_are_named_and_the_rest_is_recorded() {
         instance("g", 7, &[]),
         instance("unknown", 1, &[]),
     ];
-    let error = handler.handle(report).await.unwrap_err();
+    let error = handler.handle(Call::new(report)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "no metric is configured for the instance unknown; the value of g: a BOOL is not a number; \
@@ -148,9 +175,9 @@ async fn faults_are_named_and_the_rest_is_recorded() {
 async fn dimensions_need_not_match_labels() {
     let exporter = exporter();
     let metrics = [info("c", Kind::Counter, &["missing", "dotted.name"])];
-    let handler = Prometheus::open_on(&exporter, &params(&metrics)).unwrap();
+    let handler = open_on(&exporter, &params(&metrics)).unwrap();
     let dimensions = [("dotted.name", "x".into()), ("extra", "y".into())];
-    handler.handle(vec![instance("c", 1, &dimensions)]).await.unwrap();
+    handler.handle(Call::new(vec![instance("c", 1, &dimensions)])).await.unwrap();
     let expected = "istio_c{dotted_name=\"x\",missing=\"\"} 1".to_owned();
     assert!(scrape(&exporter).await.contains(&expected));
 }
@@ -159,11 +186,11 @@ async fn dimensions_need_not_match_labels() {
 async fn handlers_that_define_a_metric_alike_share_it() {
     let exporter = exporter();
     let metric = MetricInfo { description: "old".to_owned(), ..info("c", Kind::Counter, &["a"]) };
-    let old = Prometheus::open_on(&exporter, &params(std::slice::from_ref(&metric))).unwrap();
-    old.handle(vec![instance("c", 2, &[("a", "x".into())])]).await.unwrap();
+    let old = open_on(&exporter, &params(std::slice::from_ref(&metric))).unwrap();
+    old.handle(Call::new(vec![instance("c", 2, &[("a", "x".into())])])).await.unwrap();
     let changed = MetricInfo { description: "new".to_owned(), ..metric };
-    let new = Prometheus::open_on(&exporter, &params(&[changed, info("g", Kind::Gauge, &[])])).unwrap();
-    new.handle(vec![instance("c", 3, &[("a", "x".into())])]).await.unwrap();
+    let new = open_on(&exporter, &params(&[changed, info("g", Kind::Gauge, &[])])).unwrap();
+    new.handle(Call::new(vec![instance("c", 3, &[("a", "x".into())])])).await.unwrap();
     old.close().await;
     let expected = ["# HELP istio_c new", "# TYPE istio_c counter", "istio_c{a=\"x\"} 5"];
     assert_eq!(scrape(&exporter).await, expected);
@@ -173,16 +200,16 @@ async fn handlers_that_define_a_metric_alike_share_it() {
 async fn of_metrics_of_one_name_the_newest_is_shown() {
     let exporter = exporter();
     let counter = params(&[info("m", Kind::Counter, &["a"])]);
-    let old = Prometheus::open_on(&exporter, &counter).unwrap();
-    old.handle(vec![instance("m", 2, &[])]).await.unwrap();
-    let gauge = Prometheus::open_on(&exporter, &params(&[info("m", Kind::Gauge, &["b"])])).unwrap();
-    gauge.handle(vec![instance("m", 3, &[])]).await.unwrap();
+    let old = open_on(&exporter, &counter).unwrap();
+    old.handle(Call::new(vec![instance("m", 2, &[])])).await.unwrap();
+    let gauge = open_on(&exporter, &params(&[info("m", Kind::Gauge, &["b"])])).unwrap();
+    gauge.handle(Call::new(vec![instance("m", 3, &[])])).await.unwrap();
     let newest = ["# HELP istio_m m", "# TYPE istio_m gauge", "istio_m{b=\"\"} 3"];
     assert_eq!(scrape(&exporter).await, newest);
     let page = ask(exporter.bound().unwrap(), "GET /metrics").await;
     assert!(page.contains("mixer_adapter_prometheus_hidden_metrics 1\n"), "{page}");
     // Asked for again, the other one is the newest, with what it had.
-    let again = Prometheus::open_on(&exporter, &counter).unwrap();
+    let again = open_on(&exporter, &counter).unwrap();
     let newest = ["# HELP istio_m m", "# TYPE istio_m counter", "istio_m{a=\"\"} 2"];
     assert_eq!(scrape(&exporter).await, newest);
     old.close().await;
@@ -201,11 +228,11 @@ async fn series_that_are_not_updated_go_away() {
     };
     let metrics = [info("c", Kind::Counter, &["a"])];
     let params = Params { metrics_expiration_policy: Some(policy), ..params(&metrics) };
-    let handler = Prometheus::open_on(&exporter, &params).unwrap();
-    handler.handle(vec![instance("c", 1, &[("a", "stale".into())])]).await.unwrap();
+    let handler = open_on(&exporter, &params).unwrap();
+    handler.handle(Call::new(vec![instance("c", 1, &[("a", "stale".into())])])).await.unwrap();
     assert!(scrape(&exporter).await.contains(&"istio_c{a=\"stale\"} 1".to_owned()));
     for _ in 0..100 {
-        handler.handle(vec![instance("c", 1, &[("a", "fresh".into())])]).await.unwrap();
+        handler.handle(Call::new(vec![instance("c", 1, &[("a", "fresh".into())])])).await.unwrap();
         tokio::time::sleep(Duration::from_millis(10)).await;
         let page = scrape(&exporter).await;
         assert!(page.iter().any(|line| line.contains("fresh")), "{page:?}");
@@ -221,9 +248,9 @@ async fn series_that_are_not_updated_go_away() {
 async fn the_page_is_served_from_the_first_handler_to_the_last() {
     let exporter = exporter();
     assert!(exporter.bound().is_none());
-    let first = Prometheus::open_on(&exporter, &params(&[])).unwrap();
+    let first = open_on(&exporter, &params(&[])).unwrap();
     let address = exporter.bound().unwrap();
-    let second = Prometheus::open_on(&exporter, &params(&[])).unwrap();
+    let second = open_on(&exporter, &params(&[])).unwrap();
     assert_eq!(exporter.bound(), Some(address));
     first.close().await;
     assert!(ask(address, "GET /metrics").await.starts_with("HTTP/1.0 200 OK\r\n"));
@@ -231,16 +258,16 @@ async fn the_page_is_served_from_the_first_handler_to_the_last() {
     assert!(exporter.bound().is_none());
     assert!(TcpStream::connect(address).await.is_err());
     // The address is free at once.
-    let exporter = Arc::new(Exporter::new(address.to_string()));
+    let exporter = Arc::new(Exporter::new(address.to_string(), Metrics::default()));
     for _ in 0..20 {
-        Prometheus::open_on(&exporter, &params(&[])).unwrap().close().await;
+        open_on(&exporter, &params(&[])).unwrap().close().await;
     }
 }
 
 #[tokio::test]
 async fn only_the_page_is_served() {
     let exporter = exporter();
-    let _handler = Prometheus::open_on(&exporter, &params(&[])).unwrap();
+    let _handler = open_on(&exporter, &params(&[])).unwrap();
     let address = exporter.bound().unwrap();
     let page = ask(address, "GET /metrics").await;
     assert!(page.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{page}");
@@ -254,19 +281,20 @@ async fn an_address_that_cannot_be_had_refuses_the_handler_and_says_which() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for address in [address.as_str(), "nonsense"] {
-        let exporter = Arc::new(Exporter::new(address.to_owned()));
-        let error = Prometheus::open_on(&exporter, &params(&[])).unwrap_err();
+        let exporter = Arc::new(Exporter::new(address.to_owned(), Metrics::default()));
+        let error = open_on(&exporter, &params(&[])).unwrap_err();
         let expected = format!("metrics cannot be served on {address}: ");
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
     drop(taken);
-    let exporter = Arc::new(Exporter::new(address));
-    Prometheus::open_on(&exporter, &params(&[])).unwrap().close().await;
+    let exporter = Arc::new(Exporter::new(address, Metrics::default()));
+    open_on(&exporter, &params(&[])).unwrap().close().await;
 }
 
 #[tokio::test]
 async fn a_mixer_s_reports_are_on_the_page() {
-    let mixer = FakeMixer::with::<Prometheus>()
+    let exporter = exporter();
+    let mixer = FakeMixer::with_state::<OnExporter, _>(exporter.clone())
         .handler(
             "page",
             "metrics: [{instance_name: requests.instance.istio-system, kind: COUNTER, label_names: [code]}]",
@@ -278,7 +306,7 @@ async fn a_mixer_s_reports_are_on_the_page() {
         .unwrap();
     let answered = |code: i64| attributes! { "context.protocol" => "http", "response.code" => code };
     mixer.report([answered(200), answered(404), answered(200)]).await.expect_calls(1).expect_ok();
-    let page = scrape(&EXPORTER).await.join("\n");
+    let page = scrape(&exporter).await.join("\n");
     // Dots become underscores and hyphens go, as in the original.
     assert!(page.contains("istio_requests_instance_istiosystem{code=\"200\"} 2"), "{page}");
     assert!(page.contains("istio_requests_instance_istiosystem{code=\"404\"} 1"), "{page}");

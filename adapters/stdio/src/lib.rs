@@ -20,9 +20,7 @@ mod tests;
 use std::{collections::BTreeMap, fmt::Write as _, time::SystemTime};
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Code, Handle,
-    adapter::{Access, ConfigErrors, InferredTypes},
-    prost_types::Timestamp,
+    Adapter, AdapterError, Call, Code, Context, Handle, adapter::ConfigErrors, prost_types::Timestamp,
     value::Value,
 };
 use mixer_adapter_templates::{LogEntry, Metric, logentry, metric};
@@ -30,8 +28,8 @@ use mixer_adapter_templates::{LogEntry, Metric, logentry, metric};
 use self::{
     config::params::Level,
     line::{Encoding, Line},
-    settings::{Levels, Settings},
-    writer_thread::{LostLinesError, OpenError, TargetWriter},
+    settings::Levels,
+    writer_thread::{LostLinesError, OpenError, TargetWriter, Targets},
 };
 
 mod config {
@@ -40,6 +38,7 @@ mod config {
 }
 
 pub use config::{Params, params};
+pub use settings::StdioSettings;
 
 /// The time of a log entry that has none, as in the original: Go's zero time.
 const NO_TIME: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
@@ -88,25 +87,14 @@ impl Adapter for Stdio {
     const DESCRIPTION: &str = "Writes log entries and metrics to a standard stream or a file.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
-    type Config = Params;
+    type Config = StdioSettings;
     type Templates = (LogEntry, Metric);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
-        Self::open_within(params, Access::unrestricted()).await
-    }
-
-    async fn open_within(params: Params, access: Access) -> Result<Self, AdapterError> {
-        let Settings { target, rotation, encoding, levels } = Settings::read(&params, &access)?;
-        let writer = TargetWriter::open(target, rotation).await?;
+    async fn open(settings: StdioSettings, context: Context) -> Result<Self, AdapterError> {
+        let StdioSettings { target, rotation, encoding, levels } = settings;
+        let targets = context.shared(|| Targets::new(context.metrics()));
+        let writer = targets.open(target, rotation).await?;
         Ok(Self { encoding, levels, writer })
-    }
-
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        Settings::read(params, &Access::unrestricted()).map(drop)
-    }
-
-    fn validate_within(params: &Params, _: &InferredTypes, access: &Access) -> Result<(), ConfigErrors> {
-        Settings::read(params, access).map(drop)
     }
 
     async fn close(self) {
@@ -115,7 +103,7 @@ impl Adapter for Stdio {
 }
 
 impl Handle<LogEntry> for Stdio {
-    async fn handle(&self, entries: Vec<logentry::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, entries: Call<Vec<logentry::InstanceMsg>>) -> Result<(), AdapterError> {
         self.write(entries.iter().map(|entry| {
             let level = self.levels.of_severity(&entry.severity);
             let time = entry.timestamp.map_or(NO_TIME, |time| time.value.unwrap_or_default());
@@ -125,7 +113,7 @@ impl Handle<LogEntry> for Stdio {
 }
 
 impl Handle<Metric> for Stdio {
-    async fn handle(&self, metrics: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, metrics: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
         let now = Timestamp::from(SystemTime::now());
         self.write(metrics.iter().map(|metric| {
             let value = metric.value.as_ref().unwrap_or(&NO_VALUE);

@@ -1,8 +1,8 @@
 //! The configuration with the defaults of the original.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use mixer_adapter_core::adapter::{Access, ConfigErrors};
+use mixer_adapter_core::adapter::{Faults, Settings};
 
 use super::{
     Params,
@@ -28,7 +28,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A validated configuration.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub struct StdioSettings {
     pub(super) target: Target,
     /// Only for a rotated file.
     pub(super) rotation: Option<Rotation>,
@@ -51,47 +51,33 @@ impl Levels {
     }
 }
 
-impl Settings {
-    /// Validates a configuration and reports all faults. `access` must allow the file.
-    pub(super) fn read(params: &Params, access: &Access) -> Result<Self, ConfigErrors> {
-        let mut errors = ConfigErrors::default();
-        let stream = Stream::try_from(params.log_stream).unwrap_or_else(|_| {
-            errors.push("log_stream", "must be STDOUT, STDERR, FILE or ROTATED_FILE");
-            Stream::Stdout
-        });
-        let target = read_target(stream, &params.output_path, access, &mut errors);
+impl Settings for StdioSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        let stream =
+            Stream::try_from(params.log_stream).map_err(|_| "must be STDOUT, STDERR, FILE or ROTATED_FILE");
+        let stream = faults.check("log_stream", stream).unwrap_or(Stream::Stdout);
+        let target = read_target(stream, &params.output_path, faults);
+        let mut count = |field, given, default| {
+            let count = faults.number(field, given).must("not be negative", |count: &i32| *count >= 0);
+            u32::try_from(count.or(default)).unwrap_or(0)
+        };
+        let megabytes = count("max_megabytes_before_rotation", params.max_megabytes_before_rotation, 100);
+        let days = count("max_days_before_rotation", params.max_days_before_rotation, 30);
+        let files = count("max_rotated_files", params.max_rotated_files, 1000);
         let rotation = Rotation {
-            max_bytes: match read_count(
-                params.max_megabytes_before_rotation,
-                "max_megabytes_before_rotation",
-                &mut errors,
-            ) {
-                None | Some(0) => 100,
-                Some(megabytes) => u64::from(megabytes),
-            } * MEGABYTE,
-            max_age: match read_count(
-                params.max_days_before_rotation,
-                "max_days_before_rotation",
-                &mut errors,
-            ) {
-                None => Some(DAY * 30),
-                Some(0) => None,
-                Some(days) => Some(DAY * days),
-            },
-            max_files: match read_count(params.max_rotated_files, "max_rotated_files", &mut errors) {
-                None => Some(1000),
-                Some(0) => None,
-                Some(files) => usize::try_from(files).ok(),
-            },
+            max_bytes: u64::from(if megabytes == 0 { 100 } else { megabytes }) * MEGABYTE,
+            max_age: (days > 0).then(|| DAY * days),
+            max_files: (files > 0).then_some(files as usize),
         };
         let levels = Levels {
-            severities: read_severities(&params.severity_levels, &mut errors),
-            metric: read_level(params.metric_level, "metric_level", &mut errors),
-            output: read_level(params.output_level, "output_level", &mut errors),
+            severities: read_severities(&params.severity_levels, faults),
+            metric: read_level(params.metric_level, "metric_level", faults),
+            output: read_level(params.output_level, "output_level", faults),
         };
-        errors.into_result()?;
-        Ok(Self {
-            target,
+        Some(Self {
+            target: target?,
             rotation: (stream == Stream::RotatedFile).then_some(rotation),
             encoding: if params.output_as_json.unwrap_or(true) { Encoding::Json } else { Encoding::Console },
             levels,
@@ -99,34 +85,24 @@ impl Settings {
     }
 }
 
-fn read_target(stream: Stream, path: &str, access: &Access, errors: &mut ConfigErrors) -> Target {
-    let standard = match stream {
-        Stream::Stdout => Some(Target::Stdout),
-        Stream::Stderr => Some(Target::Stderr),
-        Stream::File | Stream::RotatedFile => None,
+/// Returns the target; `None` if it has a fault.
+fn read_target(stream: Stream, path: &str, faults: &mut Faults<'_>) -> Option<Target> {
+    let target = match stream {
+        Stream::Stdout => Target::Stdout,
+        Stream::Stderr => Target::Stderr,
+        Stream::File | Stream::RotatedFile if path.is_empty() => {
+            faults.push("output_path", "must be a file if log_stream is FILE or ROTATED_FILE");
+            return None;
+        }
+        Stream::File | Stream::RotatedFile => return faults.file("output_path", path).map(Target::File),
     };
-    match standard {
-        Some(target) => {
-            if !path.is_empty() {
-                errors.push("output_path", "must be empty if log_stream is STDOUT or STDERR");
-            }
-            target
-        }
-        None if path.is_empty() => {
-            errors.push("output_path", "must be a file if log_stream is FILE or ROTATED_FILE");
-            Target::Stdout
-        }
-        None => match access.file("output_path", Path::new(path)) {
-            Ok(location) => Target::File(location),
-            Err(refused) => {
-                errors.extend(refused);
-                Target::Stdout
-            }
-        },
+    if !path.is_empty() {
+        faults.push("output_path", "must be empty if log_stream is STDOUT or STDERR");
     }
+    Some(target)
 }
 
-fn read_severities(given: &BTreeMap<String, i32>, errors: &mut ConfigErrors) -> BTreeMap<String, Level> {
+fn read_severities(given: &BTreeMap<String, i32>, faults: &mut Faults<'_>) -> BTreeMap<String, Level> {
     if given.is_empty() {
         return SEVERITIES
             .into_iter()
@@ -138,31 +114,26 @@ fn read_severities(given: &BTreeMap<String, i32>, errors: &mut ConfigErrors) -> 
     given
         .iter()
         .map(|(severity, level)| {
-            (severity.clone(), read_level(*level, &format!("severity_levels[{severity:?}]"), errors))
+            (severity.clone(), read_level(*level, &format!("severity_levels[{severity:?}]"), faults))
         })
         .collect()
 }
 
-fn read_level(given: i32, path: &str, errors: &mut ConfigErrors) -> Level {
-    Level::try_from(given).unwrap_or_else(|_| {
-        errors.push(path, "must be INFO, WARNING or ERROR");
-        Level::Info
-    })
-}
-
-fn read_count(given: Option<i32>, path: &str, errors: &mut ConfigErrors) -> Option<u32> {
-    let given = given?;
-    u32::try_from(given).map_err(|_| errors.push(path, "must not be negative")).ok()
+fn read_level(given: i32, path: &str, faults: &mut Faults<'_>) -> Level {
+    let level = Level::try_from(given).map_err(|_| "must be INFO, WARNING or ERROR");
+    faults.check(path, level).unwrap_or(Level::Info)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use mixer_adapter_core::adapter::ConfigErrors;
+
     use super::*;
 
-    fn read(params: &Params) -> Result<Settings, ConfigErrors> {
-        Settings::read(params, &Access::unrestricted())
+    fn read(params: &Params) -> Result<StdioSettings, ConfigErrors> {
+        Faults::parse(params.clone())
     }
 
     fn fields(params: &Params) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     file::{LogFile, Rotation},
@@ -21,7 +21,7 @@ pub(super) type SharedRotation = Arc<Mutex<Option<Rotation>>>;
 pub(super) struct Sink {
     output: Output,
     rotation: SharedRotation,
-    _thread: SemaphorePermit<'static>,
+    _thread: OwnedSemaphorePermit,
 }
 
 enum Output {
@@ -34,7 +34,7 @@ impl Sink {
     pub(super) fn open(
         target: &Target,
         rotation: SharedRotation,
-        thread: SemaphorePermit<'static>,
+        thread: OwnedSemaphorePermit,
     ) -> io::Result<Self> {
         let output = match target {
             Target::Stdout => Output::Stream(Box::new(io::stdout())),

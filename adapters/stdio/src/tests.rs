@@ -20,16 +20,20 @@ fn entry(name: &str, severity: &str) -> logentry::InstanceMsg {
     logentry::InstanceMsg { name: name.to_owned(), severity: severity.to_owned(), ..Default::default() }
 }
 
+async fn open(params: Params) -> Result<Stdio, AdapterError> {
+    Context::detached(()).open_handler(params).await
+}
+
 async fn log(handler: &Stdio, entries: Vec<logentry::InstanceMsg>) -> Result<(), AdapterError> {
-    Handle::<LogEntry>::handle(handler, entries).await
+    Handle::<LogEntry>::handle(handler, entries.into()).await
 }
 
 /// stdio_test.go, TestBasic.
 #[tokio::test]
 async fn the_defaults_serve_both_templates() {
-    let handler = Stdio::open(Params::default()).await.unwrap();
+    let handler = open(Params::default()).await.unwrap();
     log(&handler, vec![]).await.unwrap();
-    Handle::<Metric>::handle(&handler, vec![]).await.unwrap();
+    Handle::<Metric>::handle(&handler, Call::new(vec![])).await.unwrap();
     handler.close().await;
 }
 
@@ -38,12 +42,12 @@ async fn the_defaults_serve_both_templates() {
 async fn streams_and_files_are_opened_and_directories_refused() {
     let directory = tempfile::tempdir().unwrap();
     for stream in [Stream::Stdout, Stream::Stderr] {
-        Stdio::open(Params { log_stream: stream.into(), ..Default::default() }).await.unwrap().close().await;
+        open(Params { log_stream: stream.into(), ..Default::default() }).await.unwrap().close().await;
     }
     for stream in [Stream::File, Stream::RotatedFile] {
         let path = directory.path().join("made").join("mixer.log");
-        Stdio::open(file_params(stream, &path)).await.unwrap().close().await;
-        let error = Stdio::open(file_params(stream, directory.path())).await.unwrap_err();
+        open(file_params(stream, &path)).await.unwrap().close().await;
+        let error = open(file_params(stream, directory.path())).await.unwrap_err();
         assert_eq!(error.violations()[0].field, "output_path");
         assert!(error.to_string().contains(directory.path().to_str().unwrap()), "{error}");
     }
@@ -54,12 +58,12 @@ async fn close_leaves_every_line_in_the_file_after_those_that_were_there() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mixer.log");
     fs::write(&path, "before\n").unwrap();
-    let handler = Stdio::open(file_params(Stream::File, &path)).await.unwrap();
+    let handler = open(file_params(Stream::File, &path)).await.unwrap();
     let time = mixer_adapter_core::value::TimeStamp { value: Some(Timestamp { seconds: 1, nanos: 0 }) };
     let timed = logentry::InstanceMsg { timestamp: Some(time), ..entry("b", "ERROR") };
     log(&handler, vec![entry("a", "INFO"), timed]).await.unwrap();
     let metric = metric::InstanceMsg { name: "c".to_owned(), value: Some(5.into()), ..Default::default() };
-    Handle::<Metric>::handle(&handler, vec![metric]).await.unwrap();
+    Handle::<Metric>::handle(&handler, Call::new(vec![metric])).await.unwrap();
     handler.close().await;
     let text = fs::read_to_string(path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -80,10 +84,10 @@ async fn lines_below_the_output_level_are_skipped() {
         metric_level: Level::Error.into(),
         ..file_params(Stream::File, &path)
     };
-    let handler = Stdio::open(params).await.unwrap();
+    let handler = open(params).await.unwrap();
     log(&handler, vec![entry("a", "INFO"), entry("b", "WARNING"), entry("c", "ERROR")]).await.unwrap();
     let metric = metric::InstanceMsg { name: "d".to_owned(), ..Default::default() };
-    Handle::<Metric>::handle(&handler, vec![metric]).await.unwrap();
+    Handle::<Metric>::handle(&handler, Call::new(vec![metric])).await.unwrap();
     handler.close().await;
     let text = fs::read_to_string(path).unwrap();
     let names: Vec<&str> = text.lines().filter_map(|line| line.split('\t').nth(2)).collect();
@@ -95,7 +99,9 @@ async fn lines_below_the_output_level_are_skipped() {
 async fn handlers_that_share_a_file_write_whole_lines() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mixer.log");
+    let context = Context::detached(());
     let handlers = (0..4).map(|number| {
+        let context = context.clone();
         let params = Params {
             severity_levels: [(number.to_string(), Level::Info.into())].into(),
             max_megabytes_before_rotation: Some(1),
@@ -103,7 +109,7 @@ async fn handlers_that_share_a_file_write_whole_lines() {
         };
         let name = number.to_string().repeat(200);
         tokio::spawn(async move {
-            let handler = Stdio::open(params).await.unwrap();
+            let handler: Stdio = context.open_handler(params).await.unwrap();
             for _ in 0..100 {
                 log(&handler, vec![entry(&name, ""); 60]).await.unwrap();
             }
@@ -139,7 +145,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
         let path = path.clone();
         move || File::open(path).unwrap()
     });
-    let handler = Stdio::open(file_params(Stream::File, &path)).await.unwrap();
+    let handler = open(file_params(Stream::File, &path)).await.unwrap();
     let reader = opened.join().unwrap();
 
     let batch = vec![entry(&"x".repeat(1000), "INFO"); 1000];
@@ -166,7 +172,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn lines_that_cannot_be_written_are_counted_and_reported() {
-    let handler = Stdio::open(file_params(Stream::File, Path::new("/dev/full"))).await.unwrap();
+    let handler = open(file_params(Stream::File, Path::new("/dev/full"))).await.unwrap();
     // The writer can fail before or after the call returns.
     let first = log(&handler, vec![entry("a", "INFO"); 3]).await;
     while handler.lost() == 0 {
@@ -182,9 +188,10 @@ async fn lines_that_cannot_be_written_are_counted_and_reported() {
 async fn a_file_is_closed_with_its_last_handler_and_opened_anew() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mixer.log");
+    let context = Context::detached(());
     for round in 1..=3 {
-        let first = Stdio::open(file_params(Stream::File, &path)).await.unwrap();
-        let second = Stdio::open(file_params(Stream::File, &path)).await.unwrap();
+        let first: Stdio = context.clone().open_handler(file_params(Stream::File, &path)).await.unwrap();
+        let second: Stdio = context.clone().open_handler(file_params(Stream::File, &path)).await.unwrap();
         log(&first, vec![entry("a", "")]).await.unwrap();
         first.close().await;
         log(&second, vec![entry("a", "")]).await.unwrap();

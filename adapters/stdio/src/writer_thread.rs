@@ -18,7 +18,7 @@ use tokio::{
 
 use mixer_adapter_core::{
     framework::{line_queue::LineQueue, log_limit::LogLimit},
-    metrics::events,
+    metrics::{Events, Metrics},
 };
 
 use super::{
@@ -54,12 +54,15 @@ pub(super) enum OpenError {
     TooMany,
 }
 
-/// The open targets of the process. Handlers with the same target share its queue, so that their lines are whole and a file is
+/// The open targets of all handlers. Handlers with the same target share its queue, so that their lines are whole and a file is
 /// rotated once.
-static TARGETS: Mutex<BTreeMap<Target, Weak<SharedTarget>>> = Mutex::new(BTreeMap::new());
-
-/// The free threads. A blocked thread outlasts the handlers of its target.
-static FREE_THREADS: Semaphore = Semaphore::const_new(WRITERS);
+#[derive(Debug)]
+pub(super) struct Targets {
+    open: Mutex<BTreeMap<Target, Weak<SharedTarget>>>,
+    /// A blocked thread outlasts the handlers of its target.
+    free_threads: Arc<Semaphore>,
+    lines_lost: Events,
+}
 
 /// A handler's access to its target. Writing does not block.
 #[derive(Debug)]
@@ -75,18 +78,49 @@ struct SharedTarget {
     error: Arc<Mutex<Option<io::Error>>>,
     /// Lost lines that were reported.
     reported: AtomicU64,
+    lines_lost: Events,
     log_limit: LogLimit,
 }
 
-impl TargetWriter {
-    /// Opens a target, or shares it with other handlers. The most recent rotation applies to all.
-    pub(super) async fn open(target: Target, rotation: Option<Rotation>) -> Result<Self, OpenError> {
-        let shared = SharedTarget::find_or_create(target);
-        *shared.rotation.lock() = rotation;
-        shared.lines.get_or_try_init(|| shared.start()).await?;
-        Ok(Self(shared))
+impl Targets {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        let (open, free_threads) = (Mutex::default(), Arc::new(Semaphore::new(WRITERS)));
+        Self { open, free_threads, lines_lost: metrics.events("lines_lost") }
     }
 
+    /// Opens a target, or shares it with other handlers. The most recent rotation applies to all.
+    pub(super) async fn open(
+        &self,
+        target: Target,
+        rotation: Option<Rotation>,
+    ) -> Result<TargetWriter, OpenError> {
+        let shared = self.find_or_create(target);
+        *shared.rotation.lock() = rotation;
+        shared.lines.get_or_try_init(|| shared.start(&self.free_threads)).await?;
+        Ok(TargetWriter(shared))
+    }
+
+    fn find_or_create(&self, target: Target) -> Arc<SharedTarget> {
+        let mut targets = self.open.lock();
+        targets.retain(|_, shared| shared.strong_count() > 0);
+        let known = targets.get(&target).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let shared = Arc::new(SharedTarget {
+                target: target.clone(),
+                rotation: SharedRotation::default(),
+                lines: OnceCell::new(),
+                error: Arc::default(),
+                reported: AtomicU64::new(0),
+                lines_lost: self.lines_lost.clone(),
+                log_limit: LogLimit::new(),
+            });
+            targets.insert(target, Arc::downgrade(&shared));
+            shared
+        })
+    }
+}
+
+impl TargetWriter {
     /// Queues whole lines.
     ///
     /// # Errors
@@ -122,7 +156,7 @@ impl TargetWriter {
         if lines == 0 {
             return Ok(());
         }
-        events("stdio", "lines_lost").add(lines);
+        self.0.lines_lost.add(lines);
         let reason = match self.0.error.lock().take() {
             Some(error) => error.to_string(),
             None => "lines arrive faster than they can be written".to_owned(),
@@ -135,27 +169,9 @@ impl TargetWriter {
 }
 
 impl SharedTarget {
-    fn find_or_create(target: Target) -> Arc<Self> {
-        let mut targets = TARGETS.lock();
-        targets.retain(|_, shared| shared.strong_count() > 0);
-        let known = targets.get(&target).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
-            let shared = Arc::new(Self {
-                target: target.clone(),
-                rotation: SharedRotation::default(),
-                lines: OnceCell::new(),
-                error: Arc::default(),
-                reported: AtomicU64::new(0),
-                log_limit: LogLimit::new(),
-            });
-            targets.insert(target, Arc::downgrade(&shared));
-            shared
-        })
-    }
-
     /// Opens the target, which may block, and starts its thread.
-    async fn start(&self) -> Result<LineQueue, OpenError> {
-        let thread = FREE_THREADS.try_acquire().map_err(|_| OpenError::TooMany)?;
+    async fn start(&self, free_threads: &Arc<Semaphore>) -> Result<LineQueue, OpenError> {
+        let thread = free_threads.clone().try_acquire_owned().map_err(|_| OpenError::TooMany)?;
         let (target, rotation, last) = (self.target.clone(), self.rotation.clone(), self.error.clone());
         let started = spawn_blocking(move || {
             let sink = Sink::open(&target, rotation, thread)?;

@@ -4,15 +4,14 @@ use std::path::Path;
 
 use mixer_adapter::{
     Adapter,
-    adapter::{Config, InferredTypes},
-    prost::Message as _,
+    adapter::{Config, Faults, Settings},
 };
 use mixer_adapter_core::framework::json::read_params;
 use mixer_adapters::{denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
 use serde_json::Value as Json;
 
 /// Checks the handler resource against the adapter's configuration, and the references of the rule.
-fn taken<A: Adapter>(folder: &str) {
+fn taken<A: Adapter<Config: Settings<Params = P>>, P: Config>(folder: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("handler.yaml");
     let resources: Vec<Json> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
     let of = |kind: &str| resources.iter().filter(|resource| resource["kind"] == kind).collect::<Vec<_>>();
@@ -25,10 +24,10 @@ fn taken<A: Adapter>(folder: &str) {
     let spec = &handlers[0]["spec"];
     assert_eq!(spec["adapter"], A::NAME);
     assert!(spec["connection"]["address"].is_string(), "a real Mixer dies of a handler without a connection");
-    let pool = prost_reflect::DescriptorPool::decode(A::Config::DESCRIPTOR).unwrap();
-    let message = pool.get_message_by_name(A::Config::NAME).unwrap();
+    let pool = prost_reflect::DescriptorPool::decode(P::DESCRIPTOR).unwrap();
+    let message = pool.get_message_by_name(P::NAME).unwrap();
     let params = read_params(&message, spec["params"].clone()).unwrap();
-    A::validate(&A::Config::decode(params).unwrap(), &InferredTypes::default()).unwrap();
+    Faults::parse::<A::Config>(P::decode(params).unwrap()).map(drop).unwrap();
 
     for instance in &instances {
         assert!(instance["spec"]["params"].is_object(), "a real Mixer dies of an instance without params");
@@ -40,8 +39,8 @@ fn taken<A: Adapter>(folder: &str) {
 
 #[test]
 fn every_example_is_taken_by_its_adapter() {
-    taken::<Denier>("denier");
-    taken::<List>("list");
-    taken::<Noop>("noop");
-    taken::<Prometheus>("prometheus");
+    taken::<Denier, _>("denier");
+    taken::<List, _>("list");
+    taken::<Noop, _>("noop");
+    taken::<Prometheus, _>("prometheus");
 }

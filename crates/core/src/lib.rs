@@ -5,9 +5,10 @@
 //!
 //! - [`template`]: the trait of templates; the standard ones are in `mixer-adapter-templates`;
 //! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
-//! - [`adapter`]: validation of configurations ([`adapter::ConfigErrors`]) and types announced by sessions;
+//! - [`Call`] and [`Context`]: what is known of a call, and what a handler has besides its configuration;
+//! - [`adapter`]: settings parsed from configurations ([`adapter::Settings`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;
-//! - [`metrics`]: counters of an adapter on the metrics page;
+//! - [`metrics`]: counters of an adapter on the metrics page ([`Context::metrics`]);
 //! - [`retention`]: state that outlives a handler, such as counters;
 //! - [`proto`]: messages shared with Mixer.
 //!
@@ -23,11 +24,13 @@ pub mod framework;
 pub mod metrics;
 pub mod proto;
 pub mod retention;
-mod scoped;
 pub mod template;
 pub mod value;
 
-pub use adapter::{Adapter, AdapterError, Check, Code, Grant, Handle, LimitState, QuotaRequest};
+pub use adapter::{
+    Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, LimitState, QuotaRequest,
+};
+pub use http;
 pub use {anyhow, prost, prost_types};
 
 /// Includes the code that `mixer_adapter_build` generated for a protobuf package.

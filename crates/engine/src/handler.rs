@@ -322,7 +322,7 @@ impl Resolver for LocalBackend {
         Box::pin(std::future::ready(Ok(self.handler.clone())))
     }
 
-    fn handler_name(&self) -> Option<&str> {
+    fn handler_name(&self) -> Option<&Arc<str>> {
         Some(&self.name)
     }
 }

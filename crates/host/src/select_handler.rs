@@ -79,7 +79,7 @@ impl Host {
             self.select_adapter(Some(config), &[template], &no_types, connection).await?;
         self.handlers.check_configurable(&adapter)?;
         self.handlers.validate(&adapter, &canonical, &no_types, connection).await?;
-        let handler = self.handlers.open_in_call(&adapter, canonical.clone(), connection).await?;
+        let handler = self.handlers.open_in_call(&adapter, canonical.clone(), &no_types, connection).await?;
         // The cache is looked up by the bytes of a message as received. A Struct is not looked up; caching its handler under
         // the canonical bytes keeps the handler open.
         let is_own = sent.message_name() == adapter.config.full_name();
@@ -121,7 +121,7 @@ impl Host {
                 adapter.name
             ))
         })?;
-        let handler = self.handlers.open_in_call(adapter, empty.clone(), connection).await?;
+        let handler = self.handlers.open_in_call(adapter, empty.clone(), &no_types, connection).await?;
         self.handlers.cache(&handler, &empty);
         Ok(handler)
     }

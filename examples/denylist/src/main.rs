@@ -1,6 +1,6 @@
 //! Denies the values on a list. `cargo run -p denylist -- serve`
 use mixer_adapter::template::{ListEntry, listentry};
-use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
+use mixer_adapter::{Adapter, AdapterError, Call, Check, Code, Context, Handle};
 use std::collections::HashSet;
 mixer_adapter::include_proto!("denylist"); // Params, from config.proto
 
@@ -10,13 +10,13 @@ impl Adapter for DenyList {
     const DESCRIPTION: &str = "Denies the values on a list.";
     type Config = Params;
     type Templates = (ListEntry,);
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(params: Params, _: Context) -> Result<Self, AdapterError> {
         Ok(Self(params.entries.into_iter().collect()))
     }
 }
 impl Handle<ListEntry> for DenyList {
-    async fn handle(&self, entry: listentry::InstanceMsg) -> Result<Check, AdapterError> {
-        let listed = entry.value.is_some_and(|value| self.0.contains(&value.to_string()));
+    async fn handle(&self, entry: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
+        let listed = entry.value.as_ref().is_some_and(|value| self.0.contains(&value.to_string()));
         Ok(if listed { Check::deny(Code::PermissionDenied, "on the deny list") } else { Check::allow() })
     }
 }

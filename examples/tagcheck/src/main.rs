@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle};
+use mixer_adapter::{Adapter, AdapterError, Call, Check, Code, Context, Handle};
 
 mod config {
     mixer_adapter::include_proto!("example.tagcheck.config");
@@ -22,13 +22,13 @@ impl Adapter for Required {
     type Config = Params;
     type Templates = (TagCheck,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(params: Params, _: Context) -> Result<Self, AdapterError> {
         Ok(Self(params.required))
     }
 }
 
 impl Handle<TagCheck> for Required {
-    async fn handle(&self, instance: InstanceMsg) -> Result<(Check, OutputMsg), AdapterError> {
+    async fn handle(&self, instance: Call<InstanceMsg>) -> Result<(Check, OutputMsg), AdapterError> {
         let mut missing = self.0.clone();
         missing
             .retain(|name, value| !instance.tags.get(name).is_some_and(|is| value.is_empty() || is == value));
@@ -53,10 +53,11 @@ mod tests {
     async fn checked(required: &[(&str, &str)], tags: &[(&str, &str)]) -> (Check, OutputMsg) {
         let map =
             |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let handler =
-            Required::open(Params { required: map(required) }).await.expect("a valid configuration");
+        let handler = Required::open(Params { required: map(required) }, Context::detached(()))
+            .await
+            .expect("a valid configuration");
         let instance = InstanceMsg { subject: "bob".to_owned(), tags: map(tags), ..InstanceMsg::default() };
-        handler.handle(instance).await.expect("an answer")
+        handler.handle(instance.into()).await.expect("an answer")
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde::Serialize;
 
 use crate::cli::fields::{in_order, value_kind};
+use mixer_adapter_core::adapter::Declared;
 use mixer_adapter_engine::FieldInput;
 
 /// An attribute, a function, a template, an adapter, a kind, or one of their fields.
@@ -42,6 +43,20 @@ pub(super) struct Item {
 }
 
 impl Item {
+    /// Adds the limits and the default that the settings of an adapter declare for a field.
+    pub(super) fn declare(&mut self, path: &[&str], declared: &Declared) {
+        let Some((name, rest)) = path.split_first() else {
+            declared.sentence().iter().for_each(|sentence| append(&mut self.meaning, sentence));
+            if !self.meaning.contains("default") {
+                self.default = declared.default.clone().or(self.default.take());
+            }
+            return;
+        };
+        if let Some(field) = self.fields.iter_mut().find(|field| field.name == *name) {
+            field.declare(rest, declared);
+        }
+    }
+
     /// The field at a path such as `connection.timeout`, in snake or camel case.
     ///
     /// # Errors
@@ -54,6 +69,12 @@ impl Item {
             .ok_or((self, *name))?
             .at(rest)
     }
+}
+
+/// Appends a sentence to a description.
+pub(super) fn append(meaning: &mut String, sentence: &str) {
+    meaning.push_str(if meaning.is_empty() { "" } else { " " });
+    meaning.push_str(sentence);
 }
 
 /// `camelCase` of `snake_case`.

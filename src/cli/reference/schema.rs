@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use prost_reflect::{FieldDescriptor, Kind as FieldKind, MessageDescriptor};
 use serde_json::{Map, Value as Json, json};
 
-use super::{item::camel_case, topics::Catalogue};
+use super::{
+    item::{append, camel_case},
+    topics::Catalogue,
+};
 use crate::cli::fields::{in_order, value_kind};
 use mixer_adapter_config::{Collection, Kind, Spec};
+use mixer_adapter_core::adapter::Declared;
 use mixer_adapter_engine::FieldInput;
 
 /// The draft that editors with a YAML server support best.
@@ -114,8 +118,14 @@ impl Writer<'_> {
     }
 
     fn adapter_params(&mut self, name: &str) -> Json {
-        let message = self.catalogue.adapters.find(name).map(|adapter| adapter.config.clone());
-        message.map_or(json!({}), |message| self.reference(&message))
+        let Some(adapter) = self.catalogue.adapters.find(name).cloned() else { return json!({}) };
+        let is_new = !self.definitions.contains_key(adapter.config.full_name());
+        let reference = self.reference(&adapter.config);
+        let params = self.definitions.get_mut(adapter.config.full_name()).filter(|_| is_new);
+        if let Some(properties) = params.and_then(|params| params["properties"].as_object_mut()) {
+            adapter.settings.iter().for_each(|declared| declare(properties, declared));
+        }
+        reference
     }
 
     fn template_params(&mut self, name: &str) -> Json {
@@ -254,4 +264,18 @@ fn array(items: Json) -> Json {
 
 fn names_and(kinds: &[Kind], last: &str) -> Vec<String> {
     kinds.iter().map(ToString::to_string).chain([last.to_owned()]).collect()
+}
+
+/// Adds the limits that the settings of an adapter declare for a field of its params.
+fn declare(properties: &mut Map<String, Json>, declared: &Declared) {
+    let Some(sentence) = declared.sentence() else { return };
+    for name in [declared.field.clone(), camel_case(&declared.field)] {
+        if let Some(property) = properties.get_mut(&name) {
+            let mut description = property["description"].as_str().unwrap_or_default().to_owned();
+            if !description.ends_with(&sentence) {
+                append(&mut description, &sentence);
+                property["description"] = description.into();
+            }
+        }
+    }
 }

@@ -112,14 +112,18 @@ impl<'a> Catalogue<'a> {
     }
 
     fn adapter(&self, adapter: &AdapterInfo) -> Item {
-        Item {
+        let mut item = Item {
             name: adapter.name.to_owned(),
             meaning: adapter.description.to_owned(),
             templates: adapter.templates.iter().map(|template| template.name).collect(),
             fields: fields(&adapter.config, Notation::Json, &self.comments),
             example: Some(handler_example(adapter)),
             ..Item::default()
+        };
+        for declared in &adapter.settings {
+            item.declare(&declared.field.split('.').collect::<Vec<_>>(), declared);
         }
+        item
     }
 
     fn kind(&self, kind: &Kind) -> Option<Item> {

@@ -5,7 +5,7 @@ use std::{
 
 use tonic::Status;
 
-use super::Call;
+use super::RecordedCall;
 use crate::answer::Verdict;
 use mixer_adapter_core::{
     adapter::{Code, Grant},
@@ -22,7 +22,7 @@ pub struct Answer<R> {
     /// The answer, or the gRPC error.
     pub result: Result<R, Status>,
     /// The calls of adapters, in the order in which they ended.
-    pub calls: Vec<Call>,
+    pub calls: Vec<RecordedCall>,
     /// The explanation of the engine; empty for calls without the engine.
     pub trace: Trace,
 }
@@ -66,7 +66,7 @@ impl<R: Debug> Answer<R> {
         if self.calls.len() == count { self } else { self.fail(format_args!("{count} calls of adapters")) }
     }
 
-    /// Returns the input of the only call of a template: see [`Call::input`].
+    /// Returns the input of the only call of a template: see [`RecordedCall::input`].
     #[track_caller]
     pub fn input<T: Template>(&self) -> T::Input {
         let mut calls = self.calls.iter().filter(|call| call.template == T::NAME);

@@ -9,7 +9,7 @@ use tonic::Status;
 
 use mixer_adapter_core::{
     adapter::Config,
-    framework::{dynamic::DynamicTemplate, status::status_name},
+    framework::{CallInfo, dynamic::DynamicTemplate, status::status_name},
     proto::Any,
     template::Template,
 };
@@ -17,7 +17,7 @@ use mixer_adapter_engine::trace_json;
 
 /// A call of an adapter by the engine.
 #[derive(Clone)]
-pub struct Call {
+pub struct RecordedCall {
     /// The handler's full name, `paths.handler.istio-system`.
     pub handler: String,
     /// The template's name.
@@ -32,18 +32,18 @@ pub struct Call {
 
 tokio::task_local! {
     /// The calls for the request that the task sends.
-    static CALLS: Arc<Mutex<Vec<Call>>>;
+    static CALLS: Arc<Mutex<Vec<RecordedCall>>>;
 }
 
 /// Runs `work` and returns its outcome with its calls, in the order in which they ended.
-pub(super) async fn recorded<T>(work: impl Future<Output = T>) -> (T, Vec<Call>) {
-    let calls = Arc::<Mutex<Vec<Call>>>::default();
+pub(super) async fn recorded<T>(work: impl Future<Output = T>) -> (T, Vec<RecordedCall>) {
+    let calls = Arc::<Mutex<Vec<RecordedCall>>>::default();
     let outcome = CALLS.scope(calls.clone(), work).await;
     let calls = std::mem::take(&mut *calls.lock());
     (outcome, calls)
 }
 
-impl Call {
+impl RecordedCall {
     /// Records a call for the request that the task sends. Other calls are not recorded.
     pub(super) fn record(
         handler: &str,
@@ -63,8 +63,8 @@ impl Call {
         let _ = CALLS.try_with(|calls| calls.lock().push(call));
     }
 
-    /// Decodes the input of the adapter's handler: the instance, all instances of a report, or the instance and the arguments
-    /// of a quota request.
+    /// Decodes the input of the adapter's handler: the call of the instance, of all instances of a report, or of the instance and the
+    /// quota request.
     ///
     /// # Panics
     /// If the call is of another template.
@@ -72,7 +72,8 @@ impl Call {
     pub fn input<T: Template>(&self) -> T::Input {
         assert!(self.schema.method() == T::METHOD, "not a call of {}: {self}", T::NAME);
         let request = T::Request::decode(self.request.clone()).map_err(|error| error.to_string());
-        let input = request.and_then(|request| T::split(request).map_err(|error| error.to_string()));
+        let input = request
+            .and_then(|request| T::split(request, CallInfo::default()).map_err(|error| error.to_string()));
         input.map_or_else(|error| panic!("not a valid input, {error}: {self}"), |(input, _)| input)
     }
 
@@ -99,7 +100,7 @@ impl Call {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for RecordedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} with {} -> ", self.template, self.handler, self.json())?;
         match &self.answer {
@@ -109,7 +110,7 @@ impl fmt::Display for Call {
     }
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for RecordedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tonic::Status;
 
-use super::call::Call;
+use super::call::RecordedCall;
 use mixer_adapter_config::ValidationError;
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, proto::Any};
 use mixer_adapter_engine::{
@@ -83,7 +83,7 @@ impl HandlerBackend for RecordedTarget {
     ) -> BoxFuture<'a, Result<Bytes, Status>> {
         Box::pin(async move {
             let answer = self.target.call(template, request.clone(), caller).await;
-            Call::record(&self.handler, self.config.as_ref(), template, request, answer.clone());
+            RecordedCall::record(&self.handler, self.config.as_ref(), template, request, answer.clone());
             answer
         })
     }

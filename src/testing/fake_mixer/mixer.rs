@@ -58,6 +58,11 @@ impl FakeMixer {
         Setup::new().and::<A>()
     }
 
+    /// Begins a Mixer with an in-process adapter and the state of its program, of which a test replaces parts: a service, a clock.
+    pub fn with_state<A: Adapter<S>, S: Send + Sync + 'static>(state: S) -> Setup<A, S> {
+        Setup::new().and_with(state)
+    }
+
     /// Begins a Mixer with a configuration in YAML or JSON and without in-process adapters: handlers call the addresses of
     /// their connections.
     pub fn configured(text: &str) -> Setup<NoAdapter> {

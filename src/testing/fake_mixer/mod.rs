@@ -15,7 +15,7 @@ mod setup;
 
 pub use answer::Answer;
 pub use attributes::Attributes;
-pub use call::Call;
+pub use call::RecordedCall;
 pub use fault::InjectedFault;
 pub use handler::FakeHandler;
 pub use mixer::FakeMixer;

@@ -19,14 +19,17 @@ use mixer_adapter_host::{
 ///
 /// Resources without a namespace are in `istio-system`, whose rules apply to every request.
 #[must_use = "a fake Mixer runs after `start`"]
-pub struct Setup<A> {
+pub struct Setup<A, S = ()> {
     parts: Parts,
-    adapter: PhantomData<fn() -> A>,
+    adapter: PhantomData<fn() -> (A, S)>,
 }
+
+/// Adds an adapter to a set.
+type AddAdapter = Box<dyn Fn(AdaptersBuilder) -> AdaptersBuilder + Send + Sync>;
 
 #[derive(Default)]
 struct Parts {
-    adapters: BTreeMap<&'static str, fn(AdaptersBuilder) -> AdaptersBuilder>,
+    adapters: BTreeMap<&'static str, AddAdapter>,
     templates: BTreeMap<&'static str, &'static [u8]>,
     attributes: BTreeMap<String, ValueType>,
     resources: Vec<Resource>,
@@ -75,7 +78,7 @@ impl Setup<NoAdapter> {
     }
 }
 
-impl<A: Adapter> Setup<A> {
+impl<A: Adapter<S>, S> Setup<A, S> {
     /// Adds a handler: the last added adapter with a configuration.
     #[track_caller]
     pub fn handler(mut self, name: &str, params: impl IntoParams) -> Self {
@@ -103,16 +106,23 @@ impl<A: Adapter> Setup<A> {
     }
 }
 
-impl<A> fmt::Debug for Setup<A> {
+impl<A, S> fmt::Debug for Setup<A, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Setup").field("resources", &self.parts.resources).finish_non_exhaustive()
     }
 }
 
-impl<A> Setup<A> {
+impl<A, S> Setup<A, S> {
     /// Adds an in-process adapter.
-    pub fn and<B: Adapter>(mut self) -> Setup<B> {
-        self.parts.adapters.insert(B::NAME, AdaptersBuilder::add::<B>);
+    pub fn and<B: Adapter>(self) -> Setup<B> {
+        self.and_with(())
+    }
+
+    /// Adds an in-process adapter with the state of a program, of which a test replaces parts.
+    pub fn and_with<B: Adapter<T>, T: Send + Sync + 'static>(mut self, state: T) -> Setup<B, T> {
+        let state = Arc::new(state);
+        let add: AddAdapter = Box::new(move |builder| builder.add_with::<B, T>(state.clone()));
+        self.parts.adapters.insert(B::NAME, add);
         Setup { parts: self.parts, adapter: PhantomData }
     }
 

@@ -1,7 +1,7 @@
 //! An adapter that blocks its thread.
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Handle,
+    Adapter, AdapterError, Call, Check, Context, Handle,
     template::{ListEntry, listentry},
 };
 
@@ -24,7 +24,7 @@ impl Adapter for Blocker {
     type Config = Params;
     type Templates = (ListEntry,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(params: Params, _: Context) -> Result<Self, AdapterError> {
         Ok(Self { entry: ledger(&params.ledger).opening(), block_close: params.block_close })
     }
 
@@ -37,9 +37,9 @@ impl Adapter for Blocker {
 }
 
 impl Handle<ListEntry> for Blocker {
-    async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, instance: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
         let call = self.entry.call();
-        if instance.value.is_some_and(|value| value.to_string() == "hang") {
+        if instance.value.as_ref().is_some_and(|value| value.to_string() == "hang") {
             std::future::pending::<()>().await;
         }
         self.entry.ledger.block_at_gate();

@@ -1,7 +1,7 @@
 //! An adapter without a required configuration.
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Handle,
+    Adapter, AdapterError, Call, Check, Context, Handle,
     template::{CheckNothing, checknothing},
 };
 
@@ -20,7 +20,7 @@ impl Adapter for Bystander {
     type Config = Params;
     type Templates = (CheckNothing,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(params: Params, _: Context) -> Result<Self, AdapterError> {
         Ok(Self(ledger(&params.ledger).opening()))
     }
 
@@ -30,7 +30,7 @@ impl Adapter for Bystander {
 }
 
 impl Handle<CheckNothing> for Bystander {
-    async fn handle(&self, _: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<checknothing::InstanceMsg>) -> Result<Check, AdapterError> {
         self.0.call().finish();
         Ok(Check::allow())
     }

@@ -1,8 +1,8 @@
 //! An adapter with defects, for the compliance suite.
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes},
+    Adapter, AdapterError, Call, Check, Context, Grant, Handle, QuotaRequest,
+    adapter::{Faults, Settings},
     anyhow,
     template::{ListEntry, Quota, listentry, quota},
     value::Value,
@@ -16,25 +16,32 @@ pub struct Careless {
     flaw: String,
 }
 
+/// A size up to 9, and one that `open` refuses.
+#[derive(Debug)]
+pub struct CarelessSettings(Params);
+
+impl Settings for CarelessSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        if params.size >= 10 && params.size != 20 {
+            faults.push("size", "must be below 10");
+        }
+        Some(Self(params))
+    }
+}
+
 impl Adapter for Careless {
     const NAME: &str = "careless";
     const DESCRIPTION: &str = "Has the flaw named in its configuration.";
-    type Config = Params;
+    type Config = CarelessSettings;
     type Templates = (ListEntry, Quota);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(CarelessSettings(params): CarelessSettings, _: Context) -> Result<Self, AdapterError> {
         if params.size == 20 {
             return Err(AdapterError::invalid("too large"));
         }
         Ok(Self { flaw: params.flaw })
-    }
-
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        match params.size {
-            20 => Ok(()),
-            10.. => Err(ConfigErrors::single("size", "must be below 10")),
-            _ => Ok(()),
-        }
     }
 
     async fn close(self) {
@@ -47,8 +54,8 @@ impl Adapter for Careless {
 }
 
 impl Handle<ListEntry> for Careless {
-    async fn handle(&self, entry: listentry::InstanceMsg) -> Result<Check, AdapterError> {
-        match (self.flaw.as_str(), entry.value) {
+    async fn handle(&self, entry: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
+        match (self.flaw.as_str(), entry.into_inner().value) {
             ("unwraps", None) => panic!("no value"),
             ("slices", Some(Value::IpAddress(ip))) => {
                 assert_eq!(ip.value.len(), 4, "no IPv4 address");
@@ -62,7 +69,8 @@ impl Handle<ListEntry> for Careless {
 }
 
 impl Handle<Quota> for Careless {
-    async fn handle(&self, (_, request): (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, call: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
+        let request = call.quota();
         let granted =
             if self.flaw == "grants what it has" { request.amount.min(1) } else { request.amount.max(0) };
         Ok(Grant::amount(granted))

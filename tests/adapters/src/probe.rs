@@ -1,8 +1,8 @@
 //! An adapter that misbehaves on request.
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes, peer},
+    Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, QuotaRequest,
+    adapter::{Faults, Settings},
     prost_types,
     proto::{
         google::rpc::{ErrorInfo, RetryInfo},
@@ -21,13 +21,32 @@ pub struct Probe {
     params: Params,
 }
 
+/// A configuration with a ledger and without a fault.
+#[derive(Debug)]
+pub struct ProbeSettings(Params);
+
+impl Settings for ProbeSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        faults.text("ledger", &params.ledger).required()?;
+        match params.fault.as_str() {
+            "" => {}
+            "panic" => panic!("panic in validate on request"),
+            "block" => ledger(&params.ledger).block_at_gate(),
+            fault => faults.push("fault", format!("it is {fault}")),
+        }
+        Some(Self(params))
+    }
+}
+
 impl Adapter for Probe {
     const NAME: &str = "probe";
     const DESCRIPTION: &str = "Misbehaves on request.";
-    type Config = Params;
+    type Config = ProbeSettings;
     type Templates = (ListEntry, Metric, Quota);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(ProbeSettings(params): ProbeSettings, _: Context) -> Result<Self, AdapterError> {
         let entry = ledger(&params.ledger).opening();
         let refused = match params.open.as_str() {
             "fail" => Some(AdapterError::unavailable("the back end is not available")),
@@ -51,28 +70,13 @@ impl Adapter for Probe {
         }
     }
 
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        if params.ledger.is_empty() {
-            return Err(ConfigErrors::single("ledger", "must be given"));
-        }
-        match params.fault.as_str() {
-            "" => Ok(()),
-            "panic" => panic!("panic in validate on request"),
-            "block" => {
-                ledger(&params.ledger).block_at_gate();
-                Ok(())
-            }
-            fault => Err(ConfigErrors::single("fault", format!("it is {fault}"))),
-        }
-    }
-
     async fn close(self) {
         self.entry.close();
     }
 }
 
 impl Probe {
-    async fn execute(&self, command: &str) -> Result<Check, AdapterError> {
+    async fn execute(&self, command: &str, peer: Option<&str>) -> Result<Check, AdapterError> {
         let call = self.entry.call();
         let answer = match command {
             "deny" => Ok(Check::deny(Code::PermissionDenied, "denied on request")),
@@ -94,7 +98,7 @@ impl Probe {
                 let _panics = PanicOnDrop;
                 panic!("the cause of an abort")
             }
-            "peer" => Ok(Check::deny(Code::PermissionDenied, &*peer().unwrap_or_default())),
+            "peer" => Ok(Check::deny(Code::PermissionDenied, peer.unwrap_or_default())),
             "log" => {
                 tracing::warn!(command, "an event of the author");
                 Ok(Check::allow())
@@ -133,12 +137,12 @@ impl Handle<ListEntry> for Probe {
     #[allow(clippy::manual_async_fn)] // a panic before the future is one of the commands
     fn handle(
         &self,
-        instance: listentry::InstanceMsg,
+        call: Call<listentry::InstanceMsg>,
     ) -> impl Future<Output = Result<Check, AdapterError>> + Send {
-        let command = instance.value.map(|value| value.to_string()).unwrap_or_default();
+        let command = call.value.as_ref().map(ToString::to_string).unwrap_or_default();
         assert_ne!(command, "panic early", "panic before the future");
         async move {
-            let check = self.execute(&command).await?;
+            let check = self.execute(&command, call.peer()).await?;
             // The use count identifies the configuration of the handler.
             Ok(check.uses(u32::try_from(self.params.maybe.unwrap_or(1000)).unwrap_or_default()))
         }
@@ -146,16 +150,16 @@ impl Handle<ListEntry> for Probe {
 }
 
 impl Handle<Metric> for Probe {
-    async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
-        for instance in instances {
-            self.execute(&instance.monitored_resource_type).await?;
+    async fn handle(&self, instances: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
+        for instance in instances.iter() {
+            self.execute(&instance.monitored_resource_type, None).await?;
         }
         Ok(())
     }
 }
 
 impl Handle<Quota> for Probe {
-    async fn handle(&self, _: (quota::InstanceMsg, QuotaRequest)) -> Result<Grant, AdapterError> {
+    async fn handle(&self, _: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
         self.entry.call().finish();
         Ok(Grant::amount(self.params.grant))
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use mixer_adapter::{
-    Adapter, AdapterError, Check, Code, Grant, Handle, QuotaRequest,
-    adapter::{ConfigErrors, InferredTypes},
+    Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, QuotaRequest,
+    adapter::{Faults, Settings},
     prost::Message,
     proto::Status,
     template::{
@@ -55,10 +55,23 @@ pub fn take_seen<const LOG: usize>() -> Vec<Seen> {
     std::mem::take(&mut SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// A configuration with a limit.
+#[derive(Debug)]
+pub struct RecordedSettings(Params);
+
+impl Settings for RecordedSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        faults.number("limit", params.limit).must("be positive", |limit| *limit > 0).required()?;
+        Some(Self(params))
+    }
+}
+
 impl<const LOG: usize> Adapter for Recorded<LOG> {
     const NAME: &str = "recorded";
     const DESCRIPTION: &str = "Answers from its configuration and its instances.";
-    type Config = Params;
+    type Config = RecordedSettings;
     type Templates = (
         CheckNothing,
         ListEntry,
@@ -73,15 +86,8 @@ impl<const LOG: usize> Adapter for Recorded<LOG> {
         TagCheck,
     );
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
+    async fn open(RecordedSettings(params): RecordedSettings, _: Context) -> Result<Self, AdapterError> {
         Ok(Self(params))
-    }
-
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        match params.limit {
-            1.. => Ok(()),
-            _ => Err(ConfigErrors::single("limit", "must be positive")),
-        }
     }
 }
 
@@ -108,75 +114,77 @@ impl<const LOG: usize> Recorded<LOG> {
 }
 
 impl<const LOG: usize> Handle<CheckNothing> for Recorded<LOG> {
-    async fn handle(&self, instance: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
-        self.record(&[instance], None);
+    async fn handle(&self, instance: Call<checknothing::InstanceMsg>) -> Result<Check, AdapterError> {
+        self.record(&[instance.into_inner()], None);
         Ok(self.check(self.0.mode() == Mode::On))
     }
 }
 
 impl<const LOG: usize> Handle<ListEntry> for Recorded<LOG> {
-    async fn handle(&self, instance: listentry::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, instance: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
         let denied = instance.value.as_ref().is_some_and(|value| self.denies(&value.to_string()));
-        self.record(&[instance], None);
+        self.record(&[instance.into_inner()], None);
         Ok(self.check(denied))
     }
 }
 
 impl<const LOG: usize> Handle<ApiKey> for Recorded<LOG> {
-    async fn handle(&self, instance: apikey::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, instance: Call<apikey::InstanceMsg>) -> Result<Check, AdapterError> {
         let denied = self.denies(&instance.api_key);
-        self.record(&[instance], None);
+        self.record(&[instance.into_inner()], None);
         Ok(self.check(denied))
     }
 }
 
 impl<const LOG: usize> Handle<Authorization> for Recorded<LOG> {
-    async fn handle(&self, instance: authorization::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, instance: Call<authorization::InstanceMsg>) -> Result<Check, AdapterError> {
         let denied = instance.subject.as_ref().is_some_and(|subject| self.denies(&subject.user));
-        self.record(&[instance], None);
+        self.record(&[instance.into_inner()], None);
         Ok(self.check(denied))
     }
 }
 
 impl<const LOG: usize> Handle<Metric> for Recorded<LOG> {
-    async fn handle(&self, instances: Vec<metric::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, instances: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
         self.record(&instances, None);
         Ok(())
     }
 }
 
 impl<const LOG: usize> Handle<ReportNothing> for Recorded<LOG> {
-    async fn handle(&self, instances: Vec<reportnothing::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, instances: Call<Vec<reportnothing::InstanceMsg>>) -> Result<(), AdapterError> {
         self.record(&instances, None);
         Ok(())
     }
 }
 
 impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
-    async fn handle(&self, instances: Vec<tracespan::InstanceMsg>) -> Result<(), AdapterError> {
+    async fn handle(&self, instances: Call<Vec<tracespan::InstanceMsg>>) -> Result<(), AdapterError> {
         self.record(&instances, None);
         Ok(())
     }
 }
 
 impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
-    async fn handle(
-        &self,
-        (instance, request): (quota::InstanceMsg, QuotaRequest),
-    ) -> Result<Grant, AdapterError> {
+    async fn handle(&self, call: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
+        let request = call.quota().clone();
         let granted = match request.amount {
             ..=0 => 0,
             amount if amount <= self.0.limit => amount,
             _ if request.best_effort => self.0.limit,
             _ => 0,
         };
-        self.record(&[instance], Some(request));
+        self.record(&[call.into_inner()], Some(request));
         Ok(Grant::amount(granted).valid_for(self.ttl()))
     }
 }
 
 impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
-    async fn handle(&self, instance: kubernetes::InstanceMsg) -> Result<kubernetes::OutputMsg, AdapterError> {
+    async fn handle(
+        &self,
+        instance: Call<kubernetes::InstanceMsg>,
+    ) -> Result<kubernetes::OutputMsg, AdapterError> {
+        let instance = instance.into_inner();
         self.record(std::slice::from_ref(&instance), None);
         Ok(kubernetes::OutputMsg {
             source_pod_name: format!("{}-name", instance.source_uid),
@@ -189,7 +197,11 @@ impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
 }
 
 impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
-    async fn handle(&self, instance: ownergen::InstanceMsg) -> Result<ownergen::OutputMsg, AdapterError> {
+    async fn handle(
+        &self,
+        instance: Call<ownergen::InstanceMsg>,
+    ) -> Result<ownergen::OutputMsg, AdapterError> {
+        let instance = instance.into_inner();
         self.record(std::slice::from_ref(&instance), None);
         Ok(ownergen::OutputMsg {
             owner: format!("owner-of-{}", instance.uid),
@@ -207,8 +219,9 @@ impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
 impl<const LOG: usize> Handle<TagCheck> for Recorded<LOG> {
     async fn handle(
         &self,
-        instance: tagcheck::InstanceMsg,
+        instance: Call<tagcheck::InstanceMsg>,
     ) -> Result<(Check, tagcheck::OutputMsg), AdapterError> {
+        let instance = instance.into_inner();
         self.record(std::slice::from_ref(&instance), None);
         let nested = instance.nested.unwrap_or_default();
         let any = instance.any.map(|any| any.to_string()).unwrap_or_default();

@@ -5,7 +5,9 @@
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 
-use mixer_adapter::{Adapter, AdapterError, Check, Code, Handle, proto::CheckResult, template::Template};
+use mixer_adapter::{
+    Adapter, AdapterError, Call, Check, Code, Context, Handle, proto::CheckResult, template::Template,
+};
 use support::{Client, Serving, any};
 use test_adapters::params::bystander::Params;
 
@@ -20,7 +22,7 @@ macro_rules! numbered {
             }
 
             impl Handle<$module::$template> for Many {
-                async fn handle(&self, instance: $module::InstanceMsg) -> Result<Check, AdapterError> {
+                async fn handle(&self, instance: Call<$module::InstanceMsg>) -> Result<Check, AdapterError> {
                     Ok(Check::deny(Code::PermissionDenied, format!("{} {}", $package, instance.text)))
                 }
             }
@@ -32,7 +34,7 @@ macro_rules! numbered {
             type Config = Params;
             type Templates = ($($module::$template,)*);
 
-            async fn open(_: Params) -> Result<Self, AdapterError> {
+            async fn open(_: Params, _: Context) -> Result<Self, AdapterError> {
                 Ok(Self)
             }
         }

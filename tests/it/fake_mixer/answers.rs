@@ -63,10 +63,10 @@ async fn a_quota_brings_its_arguments_and_its_grant() {
         .unwrap();
     let from = |name: &str| attributes! { "source.name" => name };
     let quota = mixer.quota("requests", 5, from("ada")).best_effort().dedup_id("x-").await;
-    let (instance, args) = quota.expect_granted(3).input::<Quota>();
-    assert_eq!(instance.dimensions, [("source".to_owned(), "ada".into())].into());
+    let call = quota.expect_granted(3).input::<Quota>();
+    assert_eq!(call.dimensions, [("source".to_owned(), "ada".into())].into());
     // The quota's name behind the request's id (docs/behaviour/adapter-calls.md#deduplication-ids).
-    assert_eq!(args, QuotaRequest::new(5).with_best_effort().with_dedup_id("x-requests"));
+    assert_eq!(*call.quota(), QuotaRequest::new(5).with_best_effort().with_dedup_id("x-requests"));
     // All or nothing: the answer breaks the contract, and a quota that fails grants nothing.
     mixer.quota("requests", 5, from("ada")).await.expect_granted(0).expect_trace("ERROR: INTERNAL");
     mixer.quota("unknown", 5, from("ada")).await.expect_granted(5).expect_calls(0);

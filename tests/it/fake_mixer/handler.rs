@@ -24,7 +24,7 @@ async fn a_handler_is_called_without_rules() {
     probe.quota::<Quota>(quota::InstanceMsg::default(), 3).await.expect_granted(3);
     let args = QuotaRequest::new(4).with_best_effort().with_dedup_id("x");
     let granted = probe.quota::<Quota>(quota::InstanceMsg::default(), args.clone()).await;
-    assert_eq!(granted.expect_granted(3).input::<Quota>().1, args);
+    assert_eq!(*granted.expect_granted(3).input::<Quota>().quota(), args);
     probe.close().await;
     assert_eq!((ledger("alone").opened(), ledger("alone").closed()), (1, 1));
 }

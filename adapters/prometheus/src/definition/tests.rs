@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
-use mixer_adapter_core::{adapter::InferredType, prost::Message as _};
+use mixer_adapter_core::{
+    adapter::{Access, ConfigErrors, InferredType, InferredTypes},
+    prost::Message as _,
+    prost_types,
+};
 use mixer_adapter_templates::metric;
 
 use super::{
@@ -20,8 +24,8 @@ fn info(instance: &str, kind: ConfigKind, labels: &[&str]) -> MetricInfo {
     }
 }
 
-fn read(metrics: Vec<MetricInfo>) -> Result<Settings, ConfigErrors> {
-    Settings::read(&Params { metrics, metrics_expiration_policy: None })
+fn read(metrics: Vec<MetricInfo>) -> Result<PrometheusSettings, ConfigErrors> {
+    Faults::parse(Params { metrics, metrics_expiration_policy: None })
 }
 
 fn refused(metrics: Vec<MetricInfo>) -> Vec<(String, String)> {
@@ -170,11 +174,14 @@ fn series_expire_by_a_policy_that_makes_sense() {
     let read = |after, check| {
         let policy =
             MetricsExpirationPolicy { metrics_expiry_duration: after, expiry_check_interval_duration: check };
-        Settings::read(&Params { metrics: Vec::new(), metrics_expiration_policy: Some(policy) })
-            .map(|settings| settings.expiry.map(|expiry| (expiry.after, expiry.check_interval)).unwrap())
-            .map_err(|errors| {
-                errors.into_violations().into_iter().map(|violation| violation.field).collect::<String>()
-            })
+        Faults::parse::<PrometheusSettings>(Params {
+            metrics: Vec::new(),
+            metrics_expiration_policy: Some(policy),
+        })
+        .map(|settings| settings.expiry.map(|expiry| (expiry.after, expiry.check_interval)).unwrap())
+        .map_err(|errors| {
+            errors.into_violations().into_iter().map(|violation| violation.field).collect::<String>()
+        })
     };
     let of = |after, check| Ok((Duration::from_secs(after), Duration::from_secs(check)));
     let (after, check) = (
@@ -203,8 +210,13 @@ fn inferred(instance: &str, value: ValueType, dimensions: &[&str]) -> InferredTy
 // The original panicked at the first request of such an instance; docs/behaviour/adapters.md#defects-of-prometheus.
 #[test]
 fn instances_that_do_not_fit_are_refused_with_their_session() {
-    let settings = read(vec![info("i", ConfigKind::Counter, &["a", "b"])]).unwrap();
-    let check = |types| settings.check_types(&InferredTypes::new(types)).map_err(|errors| errors.to_string());
+    let check = |types| {
+        let metrics = vec![info("i", ConfigKind::Counter, &["a", "b"])];
+        let (types, access) = (InferredTypes::new(types), Access::unrestricted());
+        let read = Faults::new(&types, &access)
+            .settings::<PrometheusSettings>(Params { metrics, metrics_expiration_policy: None });
+        read.map(drop).map_err(|errors| errors.to_string())
+    };
     assert_eq!(check(vec![inferred("i", ValueType::Int64, &["a", "b", "more"])]), Ok(()));
     assert_eq!(check(vec![inferred("other", ValueType::Bool, &[])]), Ok(()));
     assert_eq!(

@@ -16,8 +16,8 @@ use crate::framework::setters;
 /// The operator's files may name any file or host; a configuration from a call, a session or a configuration server only those that
 /// flags allow.
 ///
-/// [`Adapter::open_within`](super::Adapter::open_within) receives it. An adapter asks before it opens a file or an address that
-/// its configuration names.
+/// [`Context`](super::Context) asks it for each file and host. An adapter with its own clients takes it from
+/// [`Context::access`](super::Context::access).
 #[derive(Clone, Debug)]
 pub struct Access(Option<Arc<AccessLimits>>);
 

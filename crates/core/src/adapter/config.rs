@@ -71,6 +71,12 @@ impl ConfigErrors {
         if self.violations.is_empty() { Ok(()) } else { Err(self) }
     }
 
+    /// Returns the reasons without the fields.
+    pub(super) fn reasons(&self) -> String {
+        let reasons: Vec<&str> = self.violations.iter().map(|violation| violation.reason.as_str()).collect();
+        reasons.join("; ")
+    }
+
     /// Returns the faults in the order in which they were added.
     pub fn into_violations(self) -> Vec<Violation> {
         self.violations

@@ -1,4 +1,4 @@
-use super::{Adapter, Handle};
+use super::Handle;
 use crate::template::Template;
 
 /// A tuple of 1 to 32 templates, each handled by the adapter: `(ListEntry, Quota)`.
@@ -7,7 +7,7 @@ use crate::template::Template;
     note = "`type Templates` is a tuple of 1 to 32 templates, such as `(ListEntry,)` or `(ListEntry, Quota)`; \
             an adapter with more of them is split into several"
 )]
-pub trait Templates<A: Adapter> {
+pub trait Templates<A> {
     /// Calls the visitor for each template, in order.
     #[doc(hidden)]
     fn visit(visitor: &mut impl TemplateVisitor<A>);
@@ -15,7 +15,7 @@ pub trait Templates<A: Adapter> {
 
 /// A function over the templates of an adapter.
 #[doc(hidden)]
-pub trait TemplateVisitor<A: Adapter> {
+pub trait TemplateVisitor<A> {
     /// Visits one template.
     fn template<T: Template>(&mut self)
     where

@@ -21,7 +21,7 @@ pub use quota_context::QuotaContext;
 pub use setters::{setters, settings};
 
 pub use crate::{
-    adapter::TemplateVisitor,
-    metrics::event_counts,
-    retention::{RetainedStates, with_retained_states},
+    adapter::{CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor},
+    metrics::EventCounts,
+    retention::RetainedStates,
 };

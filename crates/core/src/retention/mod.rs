@@ -1,16 +1,16 @@
 //! State that outlives the handlers that use it: counters and quotas must not begin anew because a handler was evicted from a
 //! cache and is opened again.
 //!
-//! An adapter puts such state into a type that implements [`Retain`], and takes it in `open` from [`retained`]. The server
-//! retains it for a limited time in a limited amount of memory. [`Retention`] is the store behind that; an adapter whose handlers
+//! An adapter puts such state into a type that implements [`Retain`], and takes it in `open` from [`Context::retained`](crate::Context::retained). The
+//! server retains it for a limited time in a limited amount of memory. [`Retention`] is the store behind that; an adapter whose handlers
 //! share state by something else than their configuration has its own.
 
 mod retained;
 mod store;
 
-pub use retained::{Retained, retained};
+pub use retained::Retained;
 #[doc(hidden)]
-pub use retained::{RetainedStates, with_retained_states};
+pub use retained::RetainedStates;
 pub use store::{Entry, Lease, Retention, RetentionLimits};
 
 use std::any::Any;

@@ -43,7 +43,7 @@ macro_rules! declare_template {
     };
 
     (@ Check $request:ident $response:ty) => {
-        type Input = InstanceMsg;
+        type Input = $crate::Call<InstanceMsg>;
         type Answer = $crate::Check;
         type Context = ();
         $crate::declare_template!(@one_instance $request);
@@ -53,7 +53,7 @@ macro_rules! declare_template {
     };
 
     (@ CheckWithOutput $request:ident $response:ty) => {
-        type Input = InstanceMsg;
+        type Input = $crate::Call<InstanceMsg>;
         type Answer = ($crate::Check, OutputMsg);
         type Context = ();
         $crate::declare_template!(@one_instance $request);
@@ -64,7 +64,7 @@ macro_rules! declare_template {
     };
 
     (@ AttributeGenerator $request:ident $response:ty) => {
-        type Input = InstanceMsg;
+        type Input = $crate::Call<InstanceMsg>;
         type Answer = OutputMsg;
         type Context = ();
         $crate::declare_template!(@one_instance $request);
@@ -74,14 +74,18 @@ macro_rules! declare_template {
     };
 
     (@ Report $request:ident $response:ty) => {
-        type Input = Vec<InstanceMsg>;
+        type Input = $crate::Call<Vec<InstanceMsg>>;
         type Answer = ();
         type Context = ();
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instances.iter().map(|instance| instance.name.as_str())
         }
-        fn split(request: $request) -> Result<(Vec<InstanceMsg>, ()), $crate::template::MalformedRequestError> {
-            Ok((request.instances, ()))
+        fn split(
+            request: $request,
+            mut info: $crate::framework::CallInfo,
+        ) -> Result<(Self::Input, ()), $crate::template::MalformedRequestError> {
+            info.dedup_id = request.dedup_id;
+            Ok(($crate::Call::with_info(request.instances, (), info), ()))
         }
         fn respond((): (), (): ()) -> Result<$response, $crate::template::InvalidAnswerError> {
             Ok(Default::default())
@@ -89,17 +93,21 @@ macro_rules! declare_template {
     };
 
     (@ Quota $request:ident $response:ty) => {
-        type Input = (InstanceMsg, $crate::QuotaRequest);
+        type Input = $crate::Call<InstanceMsg, $crate::QuotaRequest>;
         type Answer = $crate::Grant;
         type Context = $crate::framework::QuotaContext;
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
         }
-        fn split(request: $request) -> Result<(Self::Input, Self::Context), $crate::template::MalformedRequestError> {
+        fn split(
+            request: $request,
+            mut info: $crate::framework::CallInfo,
+        ) -> Result<(Self::Input, Self::Context), $crate::template::MalformedRequestError> {
+            info.dedup_id.clone_from(&request.dedup_id);
             let instance = request.instance.ok_or($crate::template::MalformedRequestError::NoInstance)?;
             let (request, context) =
                 $crate::framework::QuotaContext::new(&instance.name, request.quota_request, request.dedup_id)?;
-            Ok(((instance, request), context))
+            Ok(($crate::Call::with_info(instance, request, info), context))
         }
         fn respond(context: Self::Context, answer: $crate::Grant) -> Result<$response, $crate::template::InvalidAnswerError> {
             context.respond(answer)
@@ -110,9 +118,13 @@ macro_rules! declare_template {
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
         }
-        fn split(request: $request) -> Result<(InstanceMsg, ()), $crate::template::MalformedRequestError> {
+        fn split(
+            request: $request,
+            mut info: $crate::framework::CallInfo,
+        ) -> Result<(Self::Input, ()), $crate::template::MalformedRequestError> {
             let instance = request.instance.ok_or($crate::template::MalformedRequestError::NoInstance)?;
-            Ok((instance, ()))
+            info.dedup_id = request.dedup_id;
+            Ok(($crate::Call::with_info(instance, (), info), ()))
         }
     };
 }

@@ -10,7 +10,7 @@ use prost::Message;
 
 pub use variety::Variety;
 
-use crate::proto::Any;
+use crate::{adapter::CallInfo, proto::Any};
 
 /// A schema with its variety and its gRPC method. Only generated code implements this trait.
 ///
@@ -18,11 +18,11 @@ use crate::proto::Any;
 ///
 /// | variety | [`Input`](Self::Input) of a handler | its [`Answer`](Self::Answer) |
 /// |---|---|---|
-/// | check | the instance | [`Check`](crate::Check) |
-/// | report | all instances of the call | `()` |
-/// | quota | the instance and its [`QuotaRequest`](crate::QuotaRequest) | [`Grant`](crate::Grant) |
-/// | attribute generator | the instance | the template's `OutputMsg` |
-/// | check with output | the instance | [`Check`](crate::Check) and the template's `OutputMsg` |
+/// | check | [`Call`](crate::Call) of the instance | [`Check`](crate::Check) |
+/// | report | [`Call`](crate::Call) of all instances | `()` |
+/// | quota | [`Call`](crate::Call) of the instance, with its [`QuotaRequest`](crate::QuotaRequest) | [`Grant`](crate::Grant) |
+/// | attribute generator | [`Call`](crate::Call) of the instance | the template's `OutputMsg` |
+/// | check with output | [`Call`](crate::Call) of the instance | [`Check`](crate::Check) and the template's `OutputMsg` |
 pub trait Template: Sized + Send + Sync + 'static {
     /// The name in configuration, `listentry`.
     const NAME: &'static str;
@@ -67,7 +67,10 @@ pub trait Template: Sized + Send + Sync + 'static {
 
     /// Splits a request into the handler's input and the context of its answer.
     #[doc(hidden)]
-    fn split(request: Self::Request) -> Result<(Self::Input, Self::Context), MalformedRequestError>;
+    fn split(
+        request: Self::Request,
+        info: CallInfo,
+    ) -> Result<(Self::Input, Self::Context), MalformedRequestError>;
 
     /// Makes the response of an answer.
     #[doc(hidden)]

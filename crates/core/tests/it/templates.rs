@@ -1,9 +1,9 @@
 //! The list of templates of an adapter.
 
 use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Handle,
+    Adapter, AdapterError, Check, Context, Handle,
     adapter::{Config, Templates as _},
-    framework::TemplateVisitor,
+    framework::{CallInfo, TemplateVisitor},
     proto::Any,
     template::{InvalidAnswerError, MalformedRequestError, Template, Variety},
 };
@@ -42,8 +42,11 @@ impl<const N: usize> Template for Numbered<N> {
         ListEntry::instance_names(request)
     }
 
-    fn split(request: Self::Request) -> Result<(Self::Input, Self::Context), MalformedRequestError> {
-        ListEntry::split(request)
+    fn split(
+        request: Self::Request,
+        info: CallInfo,
+    ) -> Result<(Self::Input, Self::Context), MalformedRequestError> {
+        ListEntry::split(request, info)
     }
 
     fn respond(context: Self::Context, answer: Check) -> Result<Self::Response, InvalidAnswerError> {
@@ -103,7 +106,7 @@ impl Adapter for Many {
         T<31>,
     );
 
-    async fn open(_: Params) -> Result<Self, AdapterError> {
+    async fn open(_: Params, _: Context) -> Result<Self, AdapterError> {
         Ok(Self)
     }
 }

@@ -346,7 +346,7 @@ impl HandlerSpec {
     }
 
     /// The types of the instances, for validation by an adapter of this process.
-    pub(crate) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
+    pub(super) fn inferred_types(&self, adapter: &AdapterInfo) -> InferredTypes {
         InferredTypes::new(self.inferred_type_of_each(adapter).map(|(_, inferred)| inferred).collect())
     }
 

@@ -19,7 +19,7 @@ use mixer_adapter_config::{ResourceName, ValidationError};
 use mixer_adapter_core::{adapter::ConfigErrors, framework::digest::Digest};
 use mixer_adapter_host::{
     Host, NewSession,
-    handler::{BoxFuture, Closing},
+    handler::{BoxFuture, Closing, Purpose},
 };
 
 /// The backend of an open handler.
@@ -55,10 +55,11 @@ impl Connect for Connector {
         Box::pin(async move {
             match &spec.backend {
                 BackendSpec::InProcess { adapter, config } => {
-                    let handler = self.host.handlers().open(adapter, config.clone(), spec.origin()).await;
-                    let handler = handler.map_err(|error| spec.refusal(&error))?;
-                    Ok(Box::new(LocalBackend::new(spec.name.to_string().into(), self.host.clone(), handler))
-                        as BoxBackend)
+                    let name: Arc<str> = spec.name.to_string().into();
+                    let purpose = Purpose::configured(name.clone(), spec.inferred_types(adapter));
+                    let opened = self.host.handlers().open(adapter, config.clone(), spec.origin(), purpose);
+                    let handler = opened.await.map_err(|error| spec.refusal(&error))?;
+                    Ok(Box::new(LocalBackend::new(name, self.host.clone(), handler)) as BoxBackend)
                 }
                 BackendSpec::Remote { connection, adapter_config, session_based: false } => {
                     let adapter = RemoteAdapter::new(connection, &remote, self.closing.runtime())

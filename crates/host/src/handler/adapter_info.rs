@@ -4,7 +4,9 @@ use prometheus_client::metrics::counter::Counter;
 use prost_reflect::MessageDescriptor;
 
 use mixer_adapter_core::{
-    framework::{log_limit::LogLimit, version::SemanticVersion},
+    adapter::{AdapterError, Declared},
+    framework::{log_limit::LogLimit, status::limit_details, version::SemanticVersion},
+    metrics::Metrics,
     template::{Template, Variety},
 };
 
@@ -29,6 +31,9 @@ pub struct AdapterInfo {
     pub example: &'static str,
     /// The templates it serves.
     pub templates: Vec<TemplateInfo>,
+    /// The limits and defaults of its fields, as its settings declare them.
+    pub settings: Vec<Declared>,
+    pub(crate) metrics: Metrics,
     pub(crate) panics: Counter,
     pub(crate) panic_log: LogLimit,
 }
@@ -42,6 +47,14 @@ impl AdapterInfo {
     /// Returns how often its handlers panicked.
     pub fn panics(&self) -> u64 {
         self.panics.get()
+    }
+
+    /// Counts the details of an error that are not sent.
+    pub(crate) fn count_omitted_details(&self, error: &AdapterError) {
+        let omitted = limit_details(&mut error.details().to_vec());
+        if omitted > 0 {
+            self.metrics.events("details_omitted").add(omitted);
+        }
     }
 
     /// Returns the names of its templates, for messages.

@@ -17,13 +17,16 @@ use super::{
     blocking::{BlockingThreads, OpeningThreads},
     call::{HandlerCaller, Method, TemplateMethod},
     erased::{AnyAdapter, Typed},
+    http::Transport,
+    panics::contain,
 };
 use mixer_adapter_core::{
-    adapter::{Adapter, Config, Handle, Templates},
+    adapter::{Access, Adapter, Config, Declared, Faults, Handle, InferredTypes, Settings, Templates},
     framework::{
-        TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit, name::is_valid_name,
-        optional_fields::pool_with_optional_fields,
+        EventCounts, Shared, TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit,
+        name::is_valid_name, optional_fields::pool_with_optional_fields,
     },
+    metrics::Metrics,
     template::Template,
 };
 
@@ -72,6 +75,7 @@ pub struct Adapters {
     by_config: HashMap<&'static str, usize>,
     methods: HashMap<&'static str, Arc<dyn Method>>,
     templates: BTreeMap<&'static str, TemplateInfo>,
+    events: Arc<EventCounts>,
 }
 
 impl fmt::Debug for Adapters {
@@ -90,7 +94,9 @@ impl Adapters {
                 by_config: HashMap::new(),
                 methods: HashMap::new(),
                 templates: BTreeMap::new(),
+                events: Arc::default(),
             },
+            http: Arc::new(Transport::default()),
             template_methods: HashMap::new(),
             runtime,
             error: None,
@@ -138,6 +144,11 @@ impl Adapters {
         self.methods.get_key_value(path).map(|(path, method)| (*path, method))
     }
 
+    /// Returns the counters of events: adapter, event, count.
+    pub fn event_counts(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.events.counts()
+    }
+
     /// Returns all methods, in no particular order.
     pub fn methods(&self) -> impl Iterator<Item = &Arc<dyn Method>> {
         self.methods.values()
@@ -151,6 +162,7 @@ impl Adapters {
 /// Builds a set of adapters.
 pub struct AdaptersBuilder {
     adapters: Adapters,
+    http: Arc<Transport>,
     /// [`TemplateMethod`]s by path.
     template_methods: HashMap<&'static str, Box<dyn Any + Send>>,
     runtime: Runtime,
@@ -164,11 +176,17 @@ impl fmt::Debug for AdaptersBuilder {
 }
 
 impl AdaptersBuilder {
-    /// Adds an adapter.
+    /// Adds an adapter without state.
     #[must_use]
-    pub fn add<A: Adapter>(mut self) -> Self {
+    pub fn add<A: Adapter>(self) -> Self {
+        self.add_with::<A, ()>(Arc::new(()))
+    }
+
+    /// Adds an adapter with the state of the program.
+    #[must_use]
+    pub fn add_with<A: Adapter<S>, S: Send + Sync + 'static>(mut self, state: Arc<S>) -> Self {
         const { assert!(is_valid_name(A::NAME), "Adapter::NAME must match ^[a-z]([-a-z0-9]*[a-z0-9])?$") };
-        if let Err(error) = self.try_add::<A>() {
+        if let Err(error) = self.try_add::<A, S>(state) {
             self.error.get_or_insert(error);
         }
         self
@@ -185,21 +203,27 @@ impl AdaptersBuilder {
         }
     }
 
-    fn try_add<A: Adapter>(&mut self) -> Result<(), StartError> {
+    fn try_add<A: Adapter<S>, S: Send + Sync + 'static>(&mut self, state: Arc<S>) -> Result<(), StartError> {
         let index = self.adapters.entries.len();
         if self.adapters.by_name.insert(A::NAME, index).is_some() {
             return Err(StartError::DuplicateAdapter { name: A::NAME });
         }
-        if let Some(first) = self.adapters.by_config.insert(A::Config::NAME, index) {
+        if let Some(first) = self.adapters.by_config.insert(Params::<A, S>::NAME, index) {
             return Err(StartError::DuplicateConfig {
-                message: A::Config::NAME,
+                message: Params::<A, S>::NAME,
                 first: self.adapters.entries[first].info().name,
                 second: A::NAME,
             });
         }
         let threads = A::BLOCKING.then(|| BlockingThreads::new(self.runtime.clone()));
-        let mut served =
-            Served { builder: self, index, threads: threads.clone(), templates: Vec::new(), conflict: None };
+        let mut served = Served {
+            builder: self,
+            index,
+            adapter: A::NAME,
+            threads: threads.clone(),
+            templates: Vec::new(),
+            conflict: None,
+        };
         A::Templates::visit(&mut served);
         let Served { templates, conflict, .. } = served;
         if let Some(name) = conflict {
@@ -210,37 +234,60 @@ impl AdaptersBuilder {
             name: A::NAME,
             description: A::DESCRIPTION,
             version: A::VERSION.parse().ok(),
-            config: config_message::<A>()?,
-            config_descriptor: A::Config::DESCRIPTOR,
-            config_comments: A::Config::COMMENTS,
+            config: config_message::<A, S>()?,
+            config_descriptor: Params::<A, S>::DESCRIPTOR,
+            config_comments: Params::<A, S>::COMMENTS,
             example: A::EXAMPLE,
             templates,
+            settings: declared::<A::Config>(),
+            metrics: Metrics::of(A::NAME, self.adapters.events.clone()),
             panics: Counter::default(),
             panic_log: LogLimit::new(),
         });
         let opening = OpeningThreads::new(self.runtime.clone());
-        self.adapters.entries.push(Arc::new(Typed::<A> { info, threads, opening, adapter: PhantomData }));
+        self.adapters.entries.push(Arc::new(Typed::<A, S> {
+            info,
+            threads,
+            opening,
+            state,
+            shared: Arc::new(Shared::default()),
+            http: self.http.clone(),
+            adapter: PhantomData,
+        }));
         Ok(())
     }
 }
 
-fn config_message<A: Adapter>() -> Result<MessageDescriptor, StartError> {
+/// The configuration message of an adapter.
+type Params<A, S> = <<A as Adapter<S>>::Config as Settings>::Params;
+
+/// Returns the limits and defaults of fields, from reading a configuration that is empty.
+fn declared<C: Settings>() -> Vec<Declared> {
+    let (types, access) = (InferredTypes::default(), Access::unrestricted());
+    let mut faults = Faults::new(&types, &access);
+    // One that panics is reported when a configuration is validated.
+    let _ = contain(|| drop(C::parse(C::Params::default(), &mut faults)));
+    faults.into_declared()
+}
+
+fn config_message<A: Adapter<S>, S>() -> Result<MessageDescriptor, StartError> {
     let error = |source| StartError::Descriptor { adapter: A::NAME, source };
-    let pool = pool_with_optional_fields(A::Config::DESCRIPTOR).map_err(error)?;
-    pool.get_message_by_name(A::Config::NAME)
-        .ok_or_else(|| error(DescriptorError::NoMessage(A::Config::NAME.to_owned())))
+    let pool = pool_with_optional_fields(Params::<A, S>::DESCRIPTOR).map_err(error)?;
+    pool.get_message_by_name(Params::<A, S>::NAME)
+        .ok_or_else(|| error(DescriptorError::NoMessage(Params::<A, S>::NAME.to_owned())))
 }
 
 /// Adds an adapter to the method of each of its templates.
 struct Served<'a> {
     builder: &'a mut AdaptersBuilder,
     index: usize,
+    adapter: &'static str,
     threads: Option<BlockingThreads>,
     templates: Vec<TemplateInfo>,
     conflict: Option<&'static str>,
 }
 
-impl<A: Adapter> TemplateVisitor<A> for Served<'_> {
+impl<A> TemplateVisitor<A> for Served<'_> {
     fn template<T: Template>(&mut self)
     where
         A: Handle<T>,
@@ -261,7 +308,7 @@ impl<A: Adapter> TemplateVisitor<A> for Served<'_> {
             self.conflict = Some(T::NAME);
             return;
         };
-        method.add(self.index, Arc::new(HandlerCaller::<A>::new(self.threads.clone())));
+        method.add(self.index, self.adapter, Arc::new(HandlerCaller::<A>::new(self.threads.clone())));
         adapters.methods.insert(T::METHOD, Arc::new(method.clone()));
     }
 }

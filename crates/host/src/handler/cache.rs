@@ -25,6 +25,7 @@ pub(super) struct HandlerCache {
     adapters: RwLock<Box<[Cached]>>,
     capacity: Capacity,
     idle: Option<Duration>,
+    superseded: Duration,
     started: Instant,
 }
 
@@ -41,6 +42,8 @@ struct Cached {
     entries: HashMap<Bytes, Entry>,
     bytes: usize,
     evicted: u64,
+    /// When the last handler was added, in milliseconds since the start of the cache.
+    added: u64,
 }
 
 #[derive(Debug)]
@@ -121,6 +124,7 @@ impl Usage {
 impl Cached {
     fn insert(&mut self, config: Bytes, entry: Entry) -> Option<Entry> {
         self.bytes += entry.bytes;
+        self.added = entry.usage.last.load(Relaxed);
         let replaced = self.entries.insert(config, entry)?;
         self.bytes -= replaced.bytes;
         Some(replaced)
@@ -141,10 +145,16 @@ fn amounts(adapters: &[Cached]) -> (usize, usize) {
 }
 
 impl HandlerCache {
-    /// Creates a cache for a number of adapters; a handler is evicted after `idle` without a call.
-    pub(super) fn new(adapters: usize, capacity: Capacity, idle: Option<Duration>) -> Self {
+    /// Creates a cache for a number of adapters. A handler is evicted after `idle` without a call, or after `superseded` if another one of
+    /// its adapter was added since its last call.
+    pub(super) fn new(
+        adapters: usize,
+        capacity: Capacity,
+        idle: Option<Duration>,
+        superseded: Duration,
+    ) -> Self {
         let adapters = RwLock::new((0..adapters).map(|_| Cached::default()).collect());
-        Self { adapters, capacity, idle, started: Instant::now() }
+        Self { adapters, capacity, idle, superseded, started: Instant::now() }
     }
 
     pub(super) fn get(&self, adapter: usize, config: &[u8]) -> Option<Arc<Handler>> {
@@ -181,10 +191,14 @@ impl HandlerCache {
 
     /// Evicts idle handlers.
     pub(super) fn sweep(&self) {
-        let (Some(idle), now) = (self.idle, self.now()) else { return };
+        let now = self.now();
         let mut evicted = Vec::new();
         for cached in &mut self.adapters.write()[..] {
-            let expired = cached.entries.iter().filter(|(_, entry)| entry.usage.idle(now) > idle);
+            let added = cached.added;
+            let expired = cached.entries.iter().filter(|(_, Entry { usage, .. })| {
+                let is_superseded = usage.last.load(Relaxed) < added && usage.idle(now) > self.superseded;
+                is_superseded || self.idle.is_some_and(|idle| usage.idle(now) > idle)
+            });
             let expired: Vec<Bytes> = expired.map(|(config, _)| config.clone()).collect();
             evicted.extend(expired.iter().filter_map(|config| cached.evict(config)));
         }

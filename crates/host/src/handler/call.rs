@@ -19,8 +19,9 @@ use super::{
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
-    adapter::{AdapterError, Handle, with_peer},
+    adapter::{AdapterError, Handle},
     framework::{
+        CallInfo,
         dynamic::{DescriptorSet, DynamicTemplate},
         frame::frame,
         log_limit::FailureLogLimit,
@@ -54,7 +55,7 @@ pub trait Resolver: Send + Sync {
     /// Returns the handler, and opens it if necessary. Called after [`open`](Self::open) found none.
     fn resolve<'a>(&'a self, call: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>>;
     /// Returns the full name of the handler, for logs, if it has one before the call.
-    fn handler_name(&self) -> Option<&str> {
+    fn handler_name(&self) -> Option<&Arc<str>> {
         None
     }
 }
@@ -85,7 +86,6 @@ trait Serve<T: Template>: Send + Sync {
         &self,
         handler: Arc<Handler>,
         input: T::Input,
-        peer: Option<Arc<str>>,
         span: Span,
     ) -> BoxFuture<'static, Result<T::Answer, HandlerError>>;
 }
@@ -111,7 +111,6 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
         &self,
         handler: Arc<Handler>,
         input: T::Input,
-        peer: Option<Arc<str>>,
         span: Span,
     ) -> BoxFuture<'static, Result<T::Answer, HandlerError>> {
         let call = async move {
@@ -119,7 +118,7 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
             let Some(adapter) = handler.object::<A>() else {
                 return Err(HandlerError::Failed(AdapterError::unavailable("the handler is closed")));
             };
-            match contain_future(with_peer(peer, async { adapter.handle(input).await })).await {
+            match contain_future(async { adapter.handle(input).await }).await {
                 Ok(answer) => answer.map_err(HandlerError::Failed),
                 Err(panic) => {
                     panic.report(handler.adapter(), "handle");
@@ -177,13 +176,14 @@ impl<T: Template> Default for TemplateMethod<T> {
 }
 
 impl<T: Template> TemplateMethod<T> {
-    pub(crate) fn add<A: Handle<T>>(&mut self, index: usize, caller: Arc<HandlerCaller<A>>) {
+    pub(crate) fn add<A: Handle<T>>(
+        &mut self,
+        index: usize,
+        adapter: &'static str,
+        caller: Arc<HandlerCaller<A>>,
+    ) {
         self.by_adapter.resize_with(index, || None);
-        self.by_adapter.push(Some(ServingAdapter {
-            adapter: A::NAME,
-            serve: caller,
-            metrics: Arc::default(),
-        }));
+        self.by_adapter.push(Some(ServingAdapter { adapter, serve: caller, metrics: Arc::default() }));
     }
 
     /// Decodes a request, whose text need not be UTF-8.
@@ -228,17 +228,16 @@ impl<T: Template> TemplateMethod<T> {
         record.metrics = server.metrics.clone();
         record.adapter = Some(adapter.name);
         let span = call_span::<T>(adapter.name, &request, resolver, caller);
-        let (input, context) = T::split(request)?;
-        let answer = server.serve.serve(handler, input, caller.peer.clone(), span).await.map_err(
-            |error| match error {
-                HandlerError::Failed(error) => {
-                    CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
-                }
-                HandlerError::Panicked(panic) => {
-                    CallError::Panicked { adapter: adapter.name, message: panic.message }
-                }
-            },
-        )?;
+        let (input, context) = T::split(request, call_info(resolver, caller))?;
+        let answer = server.serve.serve(handler, input, span).await.map_err(|error| match error {
+            HandlerError::Failed(error) => {
+                adapter.count_omitted_details(&error);
+                CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
+            }
+            HandlerError::Panicked(panic) => {
+                CallError::Panicked { adapter: adapter.name, message: panic.message }
+            }
+        })?;
         T::respond(context, answer)
             .map_err(|source| CallError::InvalidAnswer { adapter: adapter.name, source })
     }
@@ -359,7 +358,7 @@ impl CallRecord {
             FailedCall {
                 adapter: self.adapter.or_else(|| error.adapter()),
                 template: Some(T::NAME),
-                handler: resolver.handler_name(),
+                handler: resolver.handler_name().map(|name| &**name),
                 instance: request.map(|request| instance_list(T::instance_names(&request))),
             }
         });
@@ -369,6 +368,19 @@ impl CallRecord {
 impl Drop for CallRecord {
     fn drop(&mut self) {
         self.metrics.record(self.code, self.start.elapsed());
+    }
+}
+
+/// Returns what the handler learns of a call.
+fn call_info(resolver: &dyn Resolver, caller: &Caller) -> CallInfo {
+    let Caller { deadline, peer, request_id, metadata, .. } = caller;
+    CallInfo {
+        deadline: *deadline,
+        dedup_id: String::new(),
+        peer: peer.clone(),
+        request_id: request_id.clone(),
+        metadata: metadata.clone(),
+        handler: resolver.handler_name().cloned(),
     }
 }
 
@@ -385,7 +397,7 @@ fn call_span<T: Template>(
         "call",
         adapter,
         template = T::NAME,
-        handler = resolver.handler_name(),
+        handler = resolver.handler_name().map(|name| &**name),
         instance = log_text(instance_list(T::instance_names(request))),
         peer = log_text(caller.peer_name()),
         trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),

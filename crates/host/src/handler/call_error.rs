@@ -7,7 +7,6 @@ use crate::limits::Limit;
 use mixer_adapter_core::{
     adapter::{AdapterError, Code},
     framework::{json::JsonError, status::limit_details},
-    metrics::events,
     proto::{Any, Status},
     template::{InvalidAnswerError, MalformedRequestError},
 };
@@ -190,17 +189,14 @@ impl CallError {
 }
 
 impl CallError {
-    /// Returns the details of the adapter's error that fit into a header. The others are counted as events `details_omitted` of the
+    /// Returns the details of the adapter's error that fit into a header. The server counts the others as events `details_omitted` of the
     /// adapter.
     pub fn details(&self) -> Vec<Any> {
-        let (Self::Refused { adapter, source } | Self::Failed { adapter, source }) = self else {
+        let (Self::Refused { source, .. } | Self::Failed { source, .. }) = self else {
             return Vec::new();
         };
         let mut details = source.details().to_vec();
-        let omitted = limit_details(&mut details);
-        if omitted > 0 {
-            events(adapter, "details_omitted").add(omitted);
-        }
+        limit_details(&mut details);
         details
     }
 }

@@ -12,8 +12,8 @@ use super::{
     panics::{PanicError, contain, contain_future},
 };
 use mixer_adapter_core::{
-    adapter::{Access, Adapter, AdapterError, Code, InferredTypes, Violation},
-    framework::{RetainedStates, digest::Digest, with_retained_states},
+    adapter::{Access, Adapter, AdapterError, Code, Context, Faults, InferredTypes, Settings, Violation},
+    framework::{Environment, HttpTransport, RetainedStates, Shared, Tasks, digest::Digest},
 };
 
 /// A boxed future that can move between threads.
@@ -25,6 +25,7 @@ pub struct Handler {
     object: Option<Box<dyn Any + Send + Sync>>,
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
     threads: Option<BlockingThreads>,
+    tasks: Option<OwnedTasks>,
     closing: Closing,
     bytes: usize,
     // Dropped after the closing task is spawned, so that the count of open handlers is never zero in between.
@@ -42,7 +43,7 @@ impl Handler {
         self.bytes
     }
 
-    pub(crate) fn object<A: Adapter>(&self) -> Option<&A> {
+    pub(crate) fn object<A: 'static>(&self) -> Option<&A> {
         self.object.as_ref()?.downcast_ref()
     }
 }
@@ -57,6 +58,7 @@ impl Drop for Handler {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
         let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
+        let tasks = self.tasks.take();
         self.closing.spawn(async move {
             let span = tracing::info_span!("close", adapter = adapter.name);
             let closing = contain_future(async move { close(object).await }).instrument(span);
@@ -64,6 +66,7 @@ impl Drop for Handler {
                 None => Some(closing.await),
                 Some(threads) => threads.run(closing).await,
             };
+            drop(tasks);
             // A panic in `close` is a defect of the adapter; the handler is closed nevertheless.
             if let Some(Err(panic)) = closed {
                 panic.report(&adapter, "close");
@@ -102,6 +105,7 @@ pub(crate) trait AnyAdapter: Send + Sync {
         thread: FreeThread,
         config: Bytes,
         access: Access,
+        purpose: Purpose,
         state: OpeningState,
         closing: Closing,
     ) -> BoxFuture<'_, Result<Handler, AdapterError>>;
@@ -114,31 +118,66 @@ pub(crate) struct OpeningState {
     pub(crate) digest: Digest,
 }
 
+/// What a handler is opened for.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Purpose {
+    /// The full name of the configured handler; `None` for calls and sessions.
+    pub handler: Option<Arc<str>>,
+    /// The types of the instances that will be sent, if they are known.
+    pub types: InferredTypes,
+}
+
+impl Purpose {
+    /// Opens a handler for a configured one.
+    pub fn configured(handler: impl Into<Arc<str>>, types: InferredTypes) -> Self {
+        Self { handler: Some(handler.into()), types }
+    }
+}
+
+/// The tasks of a handler, which end when this is dropped.
+struct OwnedTasks(Arc<Tasks>);
+
+impl Drop for OwnedTasks {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// An estimate of the memory of a handler with an empty configuration, in bytes.
 const HANDLER_BYTES: usize = 512;
 
-pub(crate) struct Typed<A> {
+pub(crate) struct Typed<A, S> {
     pub(crate) info: Arc<AdapterInfo>,
     pub(crate) threads: Option<BlockingThreads>,
     pub(crate) opening: OpeningThreads,
+    pub(crate) state: Arc<S>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) http: Arc<dyn HttpTransport>,
     pub(crate) adapter: PhantomData<fn() -> A>,
 }
 
-impl<A: Adapter> Typed<A> {
-    fn decode(config: Bytes) -> Result<A::Config, AdapterError> {
-        A::Config::decode(config).map_err(|error| AdapterError::invalid(error.to_string()))
+impl<A: Adapter<S>, S> Typed<A, S> {
+    fn decode(config: Bytes) -> Result<<A::Config as Settings>::Params, prost::DecodeError> {
+        <A::Config as Settings>::Params::decode(config)
     }
 
-    fn validate_config(
+    /// Parses a configuration, and returns its probable mistakes, too.
+    fn parse(
         info: &AdapterInfo,
         config: Bytes,
         types: &InferredTypes,
         access: &Access,
-    ) -> Result<(), AdapterError> {
-        let config = Self::decode(config)?;
-        let _span = tracing::info_span!("validate", adapter = info.name).entered();
-        let validated = contain(|| A::validate_within(&config, types, access));
-        validated.map_err(|panic| panicked(info, &panic, "validate"))?.map_err(AdapterError::from)
+    ) -> (Result<A::Config, AdapterError>, Vec<Violation>) {
+        let params = match Self::decode(config) {
+            Ok(params) => params,
+            Err(error) => return (Err(AdapterError::invalid(error.to_string())), Vec::new()),
+        };
+        let _span = tracing::info_span!("parse", adapter = info.name).entered();
+        let mut faults = Faults::new(types, access);
+        let parsed = contain(|| faults.settings::<A::Config>(params));
+        let parsed = parsed.map_err(|panic| panicked(info, &panic, "parse"));
+        (parsed.and_then(|parsed| Ok(parsed?)), faults.into_warnings())
     }
 }
 
@@ -151,13 +190,13 @@ fn panicked(info: &AdapterInfo, panic: &PanicError, method: &'static str) -> Ada
     AdapterError::new(Code::Internal, format!("it panicked: {}", panic.message))
 }
 
-impl<A: Adapter> AnyAdapter for Typed<A> {
+impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
     fn info(&self) -> &Arc<AdapterInfo> {
         &self.info
     }
 
     fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError> {
-        A::Config::decode(config).map(|config| config.encode_to_vec().into())
+        Self::decode(config).map(|config| config.encode_to_vec().into())
     }
 
     fn validate_blocking(
@@ -166,15 +205,11 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         types: &InferredTypes,
         access: &Access,
     ) -> Result<(), AdapterError> {
-        Self::validate_config(&self.info, config.clone(), types, access)
+        Self::parse(&self.info, config.clone(), types, access).0.map(drop)
     }
 
     fn warnings(&self, config: &Bytes, types: &InferredTypes) -> Vec<Violation> {
-        let Ok(config) = Self::decode(config.clone()) else { return Vec::new() };
-        contain(|| A::warnings(&config, types)).unwrap_or_else(|panic| {
-            panic.report(&self.info, "warnings");
-            Vec::new()
-        })
+        Self::parse(&self.info, config.clone(), types, &Access::unrestricted()).1
     }
 
     fn opening(&self) -> &OpeningThreads {
@@ -189,7 +224,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         access: Access,
     ) -> BoxFuture<'_, Result<(), AdapterError>> {
         let info = self.info.clone();
-        let validated = thread.run(async move { Self::validate_config(&info, config, &types, &access) });
+        let validated = thread.run(async move { Self::parse(&info, config, &types, &access).0.map(drop) });
         Box::pin(async { validated.await.ok_or_else(shutting_down)? })
     }
 
@@ -198,18 +233,34 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
         thread: FreeThread,
         config: Bytes,
         access: Access,
+        purpose: Purpose,
         state: OpeningState,
         closing: Closing,
     ) -> BoxFuture<'_, Result<Handler, AdapterError>> {
         Box::pin(async move {
             let estimated = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let info = self.info.clone();
+            let tasks = OwnedTasks(Arc::new(Tasks::new(Some(closing.runtime().clone()))));
+            let environment = Environment {
+                adapter: info.name,
+                handler: purpose.handler,
+                types: purpose.types,
+                access,
+                tasks: tasks.0.clone(),
+                retained: Some((state.states, state.digest)),
+                shared: self.shared.clone(),
+                metrics: info.metrics.clone(),
+                http: Some(self.http.clone()),
+            };
+            let program = self.state.clone();
             let opening = async move {
-                let config = Self::decode(config)?;
-                let opening = contain_future(async { A::open_within(config, access).await });
+                // Types were validated with their session; handlers are shared by sessions with other types.
+                let no_types = InferredTypes::default();
+                let config = Self::parse(&info, config, &no_types, &environment.access).0?;
+                let context = Context::new(program, environment);
+                let opening = contain_future(async { A::open(config, context).await });
                 opening.await.unwrap_or_else(|panic| Err(panicked(&info, &panic, "open")))
             };
-            let opening = with_retained_states(state.states, state.digest, opening);
             let span = tracing::info_span!("open", adapter = self.info.name);
             let object = thread.run(opening.instrument(span)).await.ok_or_else(shutting_down)??;
             let bytes = estimated.saturating_add(object.additional_bytes());
@@ -221,6 +272,7 @@ impl<A: Adapter> AnyAdapter for Typed<A> {
                     Err(_) => Box::pin(std::future::ready(())),
                 },
                 threads: self.threads.clone(),
+                tasks: Some(tasks),
                 bytes,
                 _open: closing.opened(),
                 closing,

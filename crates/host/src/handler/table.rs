@@ -15,7 +15,7 @@ use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
     blocking::{FreeThread, Opener, SHUTTING_DOWN},
     cache::{Capacity, HandlerCache},
-    erased::{AnyAdapter, OpeningState},
+    erased::{AnyAdapter, OpeningState, Purpose},
     open_handlers::{Entry, LockedEntry, OpenHandlers},
 };
 use crate::origin::{AccessPolicy, Origin};
@@ -40,6 +40,9 @@ settings! {
         max_config_size: usize = 2 << 20,
         /// Evicts a cached handler after this time without a call; `None` disables eviction by time.
         idle: Option<Duration> = Some(Duration::from_secs(24 * 60 * 60)),
+        /// Evicts a cached handler after this time without a call if another one of its adapter was opened since: its configuration was
+        /// probably replaced.
+        superseded: Duration = Duration::from_secs(60),
         /// How long the [state](mixer_adapter_core::retention) of closed handlers is retained.
         state_retention: Duration = Duration::from_secs(60 * 60),
         /// The maximum memory of this state in bytes.
@@ -84,7 +87,8 @@ impl HandlerTable {
     /// Creates an empty table.
     pub fn new(adapters: Arc<Adapters>, limits: TableLimits, closing: Closing) -> Self {
         let capacity = Capacity { handlers: limits.cached_handlers, bytes: limits.cached_bytes };
-        let cache = Arc::new(HandlerCache::new(adapters.iter().count(), capacity, limits.idle));
+        let cache =
+            Arc::new(HandlerCache::new(adapters.iter().count(), capacity, limits.idle, limits.superseded));
         let refusals = Cache::builder().max_capacity(REFUSALS).time_to_live(limits.remember_refusals).build();
         let state_limits = RetentionLimits::new(limits.state_bytes, limits.state_retention);
         let states = RetainedStates::new(state_limits);
@@ -237,8 +241,9 @@ impl HandlerTable {
         adapter: &AdapterInfo,
         config: Bytes,
         origin: Origin,
+        purpose: Purpose,
     ) -> Result<Arc<Handler>, CallError> {
-        self.open_for(Opener::Configuration, adapter, config, origin).await
+        self.open_for(Opener::Configuration, adapter, config, origin, purpose).await
     }
 
     /// Like [`open`](Self::open), for a call or a session on a connection.
@@ -252,9 +257,11 @@ impl HandlerTable {
         &self,
         adapter: &AdapterInfo,
         config: Bytes,
+        types: &InferredTypes,
         connection: u64,
     ) -> Result<Arc<Handler>, CallError> {
-        self.open_for(Opener::Connection(connection), adapter, config, Origin::Call).await
+        let purpose = Purpose { handler: None, types: types.clone() };
+        self.open_for(Opener::Connection(connection), adapter, config, Origin::Call, purpose).await
     }
 
     async fn open_for(
@@ -263,6 +270,7 @@ impl HandlerTable {
         adapter: &AdapterInfo,
         config: Bytes,
         origin: Origin,
+        purpose: Purpose,
     ) -> Result<Arc<Handler>, CallError> {
         let access = self.access(origin);
         // Handlers with different rights are not shared.
@@ -280,6 +288,7 @@ impl HandlerTable {
             adapter: self.adapters.entry(adapter).clone(),
             config: config.clone(),
             access,
+            purpose,
             state: OpeningState { states, digest },
             refusals: self.refusals.clone(),
             closing: self.closing.clone(),
@@ -316,6 +325,7 @@ struct Opening {
     adapter: Arc<dyn AnyAdapter>,
     config: Bytes,
     access: Access,
+    purpose: Purpose,
     state: OpeningState,
     refusals: Refusals,
     closing: Closing,
@@ -356,7 +366,8 @@ impl Opening {
         thread: FreeThread,
     ) -> Result<Arc<Handler>, CallError> {
         let digest = self.state.digest;
-        let opening = self.adapter.open(thread, self.config, self.access, self.state, self.closing);
+        let opening =
+            self.adapter.open(thread, self.config, self.access, self.purpose, self.state, self.closing);
         let not_open =
             |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
         match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {
@@ -375,5 +386,6 @@ impl Opening {
 }
 
 fn refused(adapter: &AdapterInfo, error: AdapterError) -> CallError {
+    adapter.count_omitted_details(&error);
     CallError::Refused { adapter: adapter.name, source: Arc::new(error) }
 }

@@ -100,7 +100,7 @@ impl Host {
         if !self.sessions.admits(caller, limits) {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
-        let handler = self.handlers.open_in_call(&adapter, config, caller.connection).await?;
+        let handler = self.handlers.open_in_call(&adapter, config, &types, caller.connection).await?;
         let instances = types.iter().map(|inferred| AnnouncedInstance {
             name: inferred.instance.as_str().into(),
             template: inferred.template,

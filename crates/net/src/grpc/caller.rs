@@ -1,5 +1,6 @@
 use std::{fmt, net::SocketAddr, sync::Arc};
 
+use http::HeaderMap;
 use tokio::time::Instant;
 
 use super::{CallMemory, TraceParent};
@@ -19,6 +20,8 @@ pub struct Caller {
     pub trace: Option<TraceParent>,
     /// The header `x-request-id`, which the caller chooses.
     pub request_id: Option<Arc<str>>,
+    /// The headers of the call; `None` for calls from within the process.
+    pub metadata: Option<Arc<HeaderMap>>,
     /// The memory of the call; `None` for calls from within the process.
     pub memory: Option<CallMemory>,
 }

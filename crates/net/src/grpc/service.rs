@@ -295,10 +295,14 @@ impl<M: Methods> Shared<M> {
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
-        let headers = CallHeaders::read(request.headers());
-        check_protocol(request.method(), &headers)?;
+        let (head, body) = request.into_parts();
+        let headers = CallHeaders::read(&head.headers);
+        check_protocol(&head.method, &headers)?;
         let answer = match self.with_headers(&headers, caller) {
-            Ok(caller) => self.unary(method, request.into_body(), &admitted, caller).await,
+            Ok(caller) => {
+                let caller = Caller { metadata: Some(Arc::new(head.headers)), ..caller };
+                self.unary(method, body, &admitted, caller).await
+            }
             Err(refusal) => Err(refusal),
         };
         Ok(answer.map_or_else(refused, |Reply { message, metadata }| {

@@ -7,6 +7,7 @@ mod access;
 mod connector;
 mod error;
 mod options;
+mod system;
 
 #[cfg(feature = "tls")]
 mod chain_limit;
@@ -31,6 +32,7 @@ pub use access::{Access, AccessList, AccessSettings};
 pub use connector::Connector;
 pub use error::{TlsError, TlsFile};
 pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity, ServerOptions};
+pub use system::SystemClient;
 
 #[cfg(not(feature = "tls"))]
 pub use disabled::{Client, Identity, Server, TlsStream, check_server_name};

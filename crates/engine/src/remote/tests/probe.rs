@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Port, port};
 use mixer_adapter::service::{Server, ServerOptions, Workers};
 use mixer_adapter_core::{
-    Adapter, AdapterError, Check, Code, Handle,
-    adapter::{Config, ConfigErrors, InferredTypes},
+    Adapter, AdapterError, Call, Check, Code, Context, Handle,
+    adapter::{Config, Faults, Settings},
     proto::{Any, CheckResult},
 };
 use mixer_adapter_host::{
@@ -40,29 +40,38 @@ pub(super) fn configured(text: &str) -> Any {
 
 struct Probe(String);
 
+/// A text that is valid.
+struct ProbeText(String);
+
+impl Settings for ProbeText {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        faults
+            .text("value", params.text)
+            .must("not be invalid", |text| text != "invalid")
+            .optional()
+            .or(Some(String::new()))
+            .map(Self)
+    }
+}
+
 impl Adapter for Probe {
     const NAME: &str = "probe";
     const DESCRIPTION: &str = "Denies with its configuration for a reason.";
-    type Config = Params;
+    type Config = ProbeText;
     type Templates = (CheckNothing,);
 
-    async fn open(params: Params) -> Result<Self, AdapterError> {
-        match &params.text[..] {
+    async fn open(ProbeText(text): ProbeText, _: Context) -> Result<Self, AdapterError> {
+        match &text[..] {
             "cannot open" => Err(AdapterError::new(Code::FailedPrecondition, "no room")),
-            _ => Ok(Self(params.text)),
-        }
-    }
-
-    fn validate(params: &Params, _: &InferredTypes) -> Result<(), ConfigErrors> {
-        match &params.text[..] {
-            "invalid" => Err(ConfigErrors::single("value", "must not be invalid")),
-            _ => Ok(()),
+            _ => Ok(Self(text)),
         }
     }
 }
 
 impl Handle<CheckNothing> for Probe {
-    async fn handle(&self, _: checknothing::InstanceMsg) -> Result<Check, AdapterError> {
+    async fn handle(&self, _: Call<checknothing::InstanceMsg>) -> Result<Check, AdapterError> {
         match &self.0[..] {
             "not found" => Err(AdapterError::new(Code::NotFound, "no such row")),
             "aborted" => Err(AdapterError::new(Code::Aborted, "try, again: ü")),

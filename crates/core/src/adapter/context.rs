@@ -1,0 +1,217 @@
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt, fs, io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    Access, Adapter, AdapterError, ConfigErrors, Faults, Http, HttpTransport, InferredTypes, Secret,
+    Settings, Tasks, files, secret,
+};
+use crate::{
+    framework::digest::Digest,
+    metrics::Metrics,
+    retention::{Retain, Retained, RetainedStates},
+};
+
+/// What a handler has besides its configuration: the state of the program, and what the server offers.
+///
+/// [`Adapter::open`](super::Adapter::open) receives it. Clones are the same context; a handler stores one if it needs it later.
+///
+/// Files and hosts that a configuration names are reached through the context, which checks that this configuration may:
+/// configurations also come from calls and sessions of others (`--file-root`, `--allow-hosts`).
+pub struct Context<S = ()> {
+    state: Arc<S>,
+    environment: Arc<Environment>,
+}
+
+/// What a server supplies to a handler.
+#[doc(hidden)]
+#[expect(missing_debug_implementations, reason = "it is in a context only")]
+pub struct Environment {
+    pub adapter: &'static str,
+    pub handler: Option<Arc<str>>,
+    pub types: InferredTypes,
+    pub access: Access,
+    pub tasks: Arc<Tasks>,
+    pub retained: Option<(Arc<RetainedStates>, Digest)>,
+    pub shared: Arc<Shared>,
+    pub metrics: Metrics,
+    pub http: Option<Arc<dyn HttpTransport>>,
+}
+
+/// Values that the handlers of an adapter share, by their type.
+#[doc(hidden)]
+#[derive(Debug, Default)]
+pub struct Shared(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl<S> Context<S> {
+    /// Makes the context of a handler outside of a server, for a test: every file may be reached, and nothing is retained.
+    pub fn detached(state: S) -> Self {
+        let environment = Environment {
+            adapter: "detached",
+            handler: None,
+            types: InferredTypes::default(),
+            access: Access::unrestricted(),
+            tasks: Arc::new(Tasks::new(None)),
+            retained: None,
+            shared: Arc::default(),
+            metrics: Metrics::default(),
+            http: None,
+        };
+        Self::new(Arc::new(state), environment)
+    }
+
+    /// Parses a configuration and opens a handler with it, as a server does; for a test of a handler without a server.
+    ///
+    /// # Errors
+    /// The faults of the configuration, and the error of `open`.
+    pub async fn open_handler<A: Adapter<S>>(
+        self,
+        params: <A::Config as Settings>::Params,
+    ) -> Result<A, AdapterError> {
+        let config = Faults::new(self.types(), self.access()).settings(params)?;
+        A::open(config, self.clone()).await
+    }
+
+    #[doc(hidden)]
+    pub fn new(state: Arc<S>, environment: Environment) -> Self {
+        Self { state, environment: Arc::new(environment) }
+    }
+
+    /// Returns the state of the program: the argument of [`main!`](../../mixer_adapter/macro.main.html), of the fake Mixer or of
+    /// `compliance!`.
+    pub fn state(&self) -> &Arc<S> {
+        &self.state
+    }
+
+    /// Returns the name of the adapter.
+    pub fn adapter(&self) -> &'static str {
+        self.environment.adapter
+    }
+
+    /// Returns the full name of the configured handler for which this one was opened. Handlers with equal configurations share it; one
+    /// of a call or a session has no name.
+    pub fn handler(&self) -> Option<&str> {
+        self.environment.handler.as_deref()
+    }
+
+    /// Returns the types of the instances of the session or the configured handler for which this one was opened.
+    ///
+    /// Sessions with an equal configuration share the handler, whatever their types; each is validated with its own
+    /// ([`Faults::types`](super::Faults::types)).
+    pub fn types(&self) -> &InferredTypes {
+        &self.environment.types
+    }
+
+    /// Returns the files and hosts that the configuration may reach, for adapters with their own clients.
+    pub fn access(&self) -> &Access {
+        &self.environment.access
+    }
+
+    /// Runs a task until the handler is closed. A task that ends earlier is not restarted.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.environment.tasks.spawn(self.adapter(), task);
+    }
+
+    /// Returns the state that the last handler with this configuration left, or a new state from `create`.
+    ///
+    /// The server retains the state of a closed handler for `--state-retention`, within a share of `--memory-limit`. A handler with
+    /// another configuration has another state.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use mixer_adapter_core::{Context, retention::{Retain, Retained}};
+    ///
+    /// #[derive(Default)]
+    /// struct Seen(AtomicU64);
+    ///
+    /// impl Retain for Seen {
+    ///     fn bytes(&self) -> usize {
+    ///         if self.0.load(Relaxed) == 0 { 0 } else { size_of::<Self>() }
+    ///     }
+    /// }
+    ///
+    /// fn open(context: Context) -> u64 {
+    ///     let seen: Retained<Seen> = context.retained(Seen::default);
+    ///     seen.0.fetch_add(1, Relaxed)
+    /// }
+    /// assert_eq!(open(Context::detached(())), 0);
+    /// ```
+    pub fn retained<T: Retain>(&self, create: impl FnOnce() -> T) -> Retained<T> {
+        Retained::acquire(self.environment.retained.as_ref(), create)
+    }
+
+    /// Returns the value of a type that all handlers of the adapter in this server share, after creating it if necessary. It lives as
+    /// long as the server. For limits and connections of the process, in place of a static.
+    pub fn shared<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> Arc<T> {
+        let mut values = self.environment.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(create()));
+        match value.clone().downcast() {
+            Ok(value) => value,
+            Err(_) => unreachable!("the key is the type of the value"),
+        }
+    }
+
+    /// Returns the metrics of the adapter.
+    pub fn metrics(&self) -> &Metrics {
+        &self.environment.metrics
+    }
+
+    /// Returns a client of HTTP services.
+    pub fn http(&self) -> Http {
+        Http::new(self.environment.http.clone(), self.environment.access.clone())
+    }
+
+    /// Opens a regular file to read, if the configuration may. No link leads out of `--file-root`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT that names `field`, the field of the configuration with the path.
+    pub async fn open(&self, field: &str, path: impl AsRef<Path>) -> Result<fs::File, AdapterError> {
+        let location = self.access().file(field, path.as_ref())?;
+        let opened = secret::run(move || files::open(&location)).await;
+        opened.map_err(|error| unreadable(field, path.as_ref(), &error))
+    }
+
+    /// Reads a regular file of up to 16 MiB, if the configuration may. No link leads out of `--file-root`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn read(&self, field: &str, path: impl AsRef<Path>) -> Result<Vec<u8>, AdapterError> {
+        let location = self.access().file(field, path.as_ref())?;
+        let read = secret::run(move || files::read(&location)).await;
+        read.map_err(|error| unreadable(field, path.as_ref(), &error))
+    }
+
+    /// Reads a secret from a file, if the configuration may. The secret is read again when the file changes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn secret(&self, field: &str, path: impl AsRef<Path>) -> Result<Secret, AdapterError> {
+        let location = self.access().file(field, path.as_ref())?;
+        Secret::open(location).await.map_err(|error| unreadable(field, path.as_ref(), &error))
+    }
+}
+
+fn unreadable(field: &str, path: &Path, error: &io::Error) -> AdapterError {
+    ConfigErrors::single(field, format!("{} cannot be read: {error}", path.display())).into()
+}
+
+impl<S> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), environment: self.environment.clone() }
+    }
+}
+
+impl<S> fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Environment { adapter, handler, access, .. } = &*self.environment;
+        f.debug_struct("Context")
+            .field("adapter", adapter)
+            .field("handler", handler)
+            .field("access", access)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,216 @@
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use prost::bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Access, AdapterError, Secret};
+
+/// How long a request takes at most, unless it says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sends requests for [`Http`]: supplied by the server.
+#[doc(hidden)]
+pub trait HttpTransport: Send + Sync {
+    /// Sends a request to the addresses that `access` allows.
+    fn send(&self, request: Request<Bytes>, access: Access, timeout: Duration) -> SendFuture;
+}
+
+#[doc(hidden)]
+pub type SendFuture = Pin<
+    Box<dyn Future<Output = Result<http::Response<Bytes>, Box<dyn std::error::Error + Send + Sync>>> + Send>,
+>;
+
+/// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts.
+///
+/// It connects only to hosts that the configuration may reach (`--allow-hosts`), and follows no redirects.
+#[derive(Clone)]
+pub struct Http {
+    transport: Option<Arc<dyn HttpTransport>>,
+    access: Access,
+}
+
+/// A request that [`send`](Self::send) sends.
+#[derive(Debug)]
+#[must_use = "a request is sent by `send`"]
+pub struct HttpRequest {
+    http: Http,
+    request: Result<Request<Bytes>, HttpError>,
+    secret: Option<Secret>,
+    timeout: Duration,
+}
+
+/// An answer of any status.
+#[derive(Clone, Debug)]
+pub struct HttpResponse {
+    url: Uri,
+    response: http::Response<Bytes>,
+}
+
+/// A request that was not answered, or not as expected.
+#[derive(Debug, thiserror::Error)]
+#[error("{url}: {reason}")]
+pub struct HttpError {
+    url: String,
+    reason: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Http {
+    pub(super) fn new(transport: Option<Arc<dyn HttpTransport>>, access: Access) -> Self {
+        Self { transport, access }
+    }
+
+    /// Begins a GET request.
+    pub fn get(&self, url: &str) -> HttpRequest {
+        self.request(Method::GET, url)
+    }
+
+    /// Begins a POST request.
+    pub fn post(&self, url: &str) -> HttpRequest {
+        self.request(Method::POST, url)
+    }
+
+    /// Begins a request with a method.
+    pub fn request(&self, method: Method, url: &str) -> HttpRequest {
+        let request = Request::builder().method(method).uri(url).body(Bytes::new());
+        let request = request.map_err(|error| HttpError::new(url, error.to_string()));
+        HttpRequest { http: self.clone(), request, secret: None, timeout: TIMEOUT }
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+impl HttpRequest {
+    /// Sets a header.
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        match (HeaderValue::from_str(value), &mut self.request) {
+            (Ok(value), Ok(request)) => _ = request.headers_mut().insert(name, value),
+            (Err(_), Ok(request)) => {
+                let reason = format!("the header {name} has a byte that is not allowed");
+                self.request = Err(HttpError::new(request.uri(), reason));
+            }
+            (_, Err(_)) => {}
+        }
+        self
+    }
+
+    /// Sets `authorization` to a bearer token, which is read when the request is sent.
+    pub fn bearer(mut self, token: &Secret) -> Self {
+        self.secret = Some(token.clone());
+        self
+    }
+
+    /// Sets the body.
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.request = self.request.map(|request| request.map(|_| body.into()));
+        self
+    }
+
+    /// Sets the body to JSON, and `content-type`.
+    pub fn json(self, body: &impl Serialize) -> Self {
+        let with_type = self.header(header::CONTENT_TYPE, "application/json");
+        match serde_json::to_vec(body) {
+            Ok(body) => with_type.body(body),
+            Err(error) => {
+                let request = with_type.request.and_then(|request| {
+                    Err(HttpError::new(request.uri(), format!("the body is not JSON: {error}")))
+                });
+                Self { request, ..with_type }
+            }
+        }
+    }
+
+    /// Limits the time of the whole exchange; 10 s unless set. A handler passes
+    /// [`Call::time_left`](super::Call::time_left).
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Sends the request.
+    ///
+    /// # Errors
+    /// No answer, or a host that the configuration may not reach. An answer of any status is not an error.
+    pub async fn send(self) -> Result<HttpResponse, HttpError> {
+        let mut request = self.request?;
+        let url = request.uri().clone();
+        let failed = |reason: String| HttpError::new(&url, reason);
+        let host = url.host().unwrap_or_default();
+        if !self.http.access.allows_host(host) {
+            return Err(failed(format!("{host} is not in --allow-hosts")));
+        }
+        let Some(transport) = &self.http.transport else {
+            return Err(failed("there is no HTTP client without a server".to_owned()));
+        };
+        if let Some(secret) = &self.secret {
+            let token = secret.text().await.map_err(|error| failed(format!("{secret:?}: {error}")))?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+                .map_err(|_| failed(format!("{secret:?} is not a token")))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        match transport.send(request, self.http.access, self.timeout).await {
+            Ok(response) => Ok(HttpResponse { url, response }),
+            Err(error) => {
+                Err(HttpError { url: url.to_string(), reason: error.to_string(), source: Some(error) })
+            }
+        }
+    }
+}
+
+impl HttpResponse {
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Returns a text header by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> &Bytes {
+        self.response.body()
+    }
+
+    /// Returns the answer if its status is a success.
+    ///
+    /// # Errors
+    /// Any other status.
+    pub fn success(self) -> Result<Self, HttpError> {
+        let status = self.status();
+        if status.is_success() { Ok(self) } else { Err(self.error(format!("the answer is {status}"))) }
+    }
+
+    /// Decodes the body from JSON.
+    ///
+    /// # Errors
+    /// A body that is not such JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, HttpError> {
+        serde_json::from_slice(self.body())
+            .map_err(|error| self.error(format!("the answer is not as expected: {error}")))
+    }
+
+    fn error(&self, reason: String) -> HttpError {
+        HttpError::new(&self.url, reason)
+    }
+}
+
+impl HttpError {
+    fn new(url: impl ToString, reason: String) -> Self {
+        Self { url: url.to_string(), reason, source: None }
+    }
+}
+
+impl From<HttpError> for AdapterError {
+    /// Converts into UNAVAILABLE.
+    fn from(error: HttpError) -> Self {
+        Self::unavailable(error.to_string())
+    }
+}

@@ -1,0 +1,108 @@
+use std::{
+    fmt, fs, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{task::spawn_blocking, time::Instant};
+
+use super::{FileLocation, files};
+
+/// How long the file is not looked at again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A secret in a file, such as a token or a password. A changed file is read again.
+///
+/// [`Context::secret`](super::Context::secret) opens it. Its text is not in `Debug`.
+#[derive(Clone)]
+pub struct Secret(Arc<SecretFile>);
+
+struct SecretFile {
+    location: FileLocation,
+    current: Mutex<Current>,
+}
+
+#[derive(Clone)]
+struct Current {
+    text: SecretText,
+    version: (Option<SystemTime>, u64),
+    checked: Instant,
+}
+
+/// The text of a secret. Its `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(Arc<str>);
+
+impl SecretText {
+    /// Returns the text, which must not be logged.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(..)")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({})", self.0.location)
+    }
+}
+
+impl Secret {
+    /// Reads a secret.
+    pub(super) async fn open(location: FileLocation) -> io::Result<Self> {
+        let (current, location) = run(move || Ok((read(&location)?, location))).await?;
+        Ok(Self(Arc::new(SecretFile { location, current: Mutex::new(current) })))
+    }
+
+    /// Returns the text without the line ends after it. The file is looked at once in a second at most.
+    ///
+    /// # Errors
+    /// The file changed and cannot be read, or is not UTF-8.
+    pub async fn text(&self) -> io::Result<SecretText> {
+        let current = self.lock().clone();
+        if current.checked.elapsed() < FRESH {
+            return Ok(current.text);
+        }
+        let file = self.0.clone();
+        let renewed = run(move || {
+            if version(&files::open(&file.location)?)? == current.version {
+                return Ok(Current { checked: Instant::now(), ..current });
+            }
+            read(&file.location)
+        });
+        let renewed = renewed.await?;
+        let text = renewed.text.clone();
+        *self.lock() = renewed;
+        Ok(text)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs work that may block.
+pub(super) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+fn version(file: &fs::File) -> io::Result<(Option<SystemTime>, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.modified().ok(), metadata.len()))
+}
+
+fn read(location: &FileLocation) -> io::Result<Current> {
+    // The version is taken first: a change while the file is read is noticed later.
+    let version = version(&files::open(location)?)?;
+    let text = String::from_utf8(files::read(location)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
+    let text = SecretText(text.trim_end_matches(['\r', '\n']).into());
+    Ok(Current { text, version, checked: Instant::now() })
+}

@@ -1,0 +1,47 @@
+use std::sync::{Mutex, PoisonError};
+
+use tokio::{runtime::Handle, task::JoinSet};
+use tracing::Instrument as _;
+
+/// The tasks of a handler. `None` after the handler was closed.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Tasks {
+    tasks: Mutex<Option<JoinSet<()>>>,
+    /// Where they run; by default where they are spawned.
+    runtime: Option<Handle>,
+}
+
+impl Drop for Tasks {
+    /// Lets the tasks of a test go on; a server ends those of a handler before.
+    fn drop(&mut self) {
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter_mut().for_each(JoinSet::detach_all);
+    }
+}
+
+impl Tasks {
+    /// Runs tasks on a runtime, by default on the one that spawns them.
+    pub fn new(runtime: Option<Handle>) -> Self {
+        Self { tasks: Mutex::new(Some(JoinSet::new())), runtime }
+    }
+
+    /// Starts a task, unless the handler is closed.
+    pub(super) fn spawn(&self, adapter: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let task = task.instrument(tracing::info_span!("task", adapter));
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(tasks) = tasks.as_mut() else { return };
+        while tasks.try_join_next().is_some() {}
+        match &self.runtime {
+            Some(runtime) => tasks.spawn_on(task, runtime),
+            None => tasks.spawn(task),
+        };
+    }
+
+    /// Aborts all tasks and starts no more.
+    pub fn end(&self) {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Dropped without the lock, because a task that is dropped may spawn.
+        drop(tasks);
+    }
+}
