@@ -77,8 +77,10 @@ impl ConfigProto {
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.file))?;
         let (root, package, message) = (&*rust::ROOT, self.package(), self.message());
-        Ok(rust::file(&format!(
-            "{messages}
+        Ok(rust::file(
+            package,
+            &format!(
+                "{messages}
 impl {root}::adapter::Config for Params {{
     const NAME: &'static str = \"{message}\";
     const DESCRIPTOR: &'static [u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{package}.bin\"));
@@ -86,7 +88,8 @@ impl {root}::adapter::Config for Params {{
     const GENERATED: () = ();
 }}
 "
-        )))
+            ),
+        ))
     }
 
     /// Returns the files it was read from.
@@ -98,6 +101,6 @@ impl {root}::adapter::Config for Params {{
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write(&format!("{}.bin", self.package()), self.descriptor_set())?;
         output.write(&format!("{}.comments", self.package()), self.comments())?;
-        output.write(&format!("{}.rs", self.package()), self.rust()?)
+        output.write_package(self.package(), self.rust()?)
     }
 }

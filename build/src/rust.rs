@@ -134,10 +134,11 @@ pub(crate) fn package(package: &str, files: &[FileDescriptor]) -> Result<String,
     Ok(modules.remove(&Module::from_protobuf_package_name(package)).unwrap_or_default())
 }
 
-/// Wraps code into a file to include, without the lints of the including crate.
-pub(crate) fn file(code: &str) -> String {
+/// Wraps the code of a package into a file to include, without the lints of the including crate. A module can include several packages.
+pub(crate) fn file(package: &str, code: &str) -> String {
+    let module = format!("generated_{}", package.replace('.', "_"));
     format!(
         "#[allow(clippy::all, clippy::pedantic, dead_code, missing_docs, unreachable_pub, rustdoc::all)]\n\
-         mod generated {{\n{code}}}\n#[allow(unused_imports, unreachable_pub)]\npub use generated::*;\n"
+         mod {module} {{\n{code}}}\n#[allow(unused_imports, unreachable_pub)]\npub use {module}::*;\n"
     )
 }

@@ -94,7 +94,7 @@ impl Template {
     /// Generates the Rust of its messages and of the template.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.service))?;
-        Ok(rust::file(&format!("{messages}{}", Declaration(&self.model))))
+        Ok(rust::file(self.package(), &format!("{messages}{}", Declaration(&self.model))))
     }
 
     /// Returns the files it was read from.
@@ -106,6 +106,6 @@ impl Template {
     pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
         output.write(&format!("{}.bin", self.package()), self.descriptor_set())?;
         output.write(&format!("{}.comments", self.package()), self.comments())?;
-        output.write(&format!("{}.rs", self.package()), self.rust()?)
+        output.write_package(self.package(), self.rust()?)
     }
 }

@@ -31,9 +31,10 @@ pub use adapter::{
     Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, LimitState, QuotaRequest,
 };
 pub use http;
+pub use proto::istio::policy::v1beta1::DirectHttpResponse;
 pub use {anyhow, prost, prost_types};
 
-/// Includes the code that `mixer_adapter_build` generated for a protobuf package.
+/// Includes the code that `mixer_adapter_build` generated for a protobuf package. A module can include several.
 ///
 /// ```ignore
 /// mod config {
@@ -43,6 +44,17 @@ pub use {anyhow, prost, prost_types};
 #[macro_export]
 macro_rules! include_proto {
     ($package:literal) => {
-        include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
+        include!(env!(
+            concat!("MIXER_ADAPTER_PACKAGE_", $package),
+            concat!(
+                "build.rs does not generate the package \"",
+                $package,
+                "\"; mixer_adapter_build::adapter and mixer_adapter_build::template generate here: ",
+                env!(
+                    "MIXER_ADAPTER_PACKAGES",
+                    "build.rs generates no package; call mixer_adapter_build::adapter in it"
+                )
+            )
+        ));
     };
 }

@@ -121,6 +121,25 @@ impl Check {
         &self.status
     }
 
+    /// Returns how long the answer is valid; zero if it must not be cached.
+    pub fn valid_duration(&self) -> Duration {
+        if self.needs_no_cache() {
+            Duration::ZERO
+        } else {
+            self.valid_duration.try_into().unwrap_or_default()
+        }
+    }
+
+    /// Returns how many requests the answer may serve; zero if it must not be cached.
+    pub fn valid_use_count(&self) -> u32 {
+        if self.needs_no_cache() { 0 } else { self.valid_use_count.try_into().unwrap_or(0) }
+    }
+
+    /// Returns the details of a denial.
+    pub fn details(&self) -> &[Any] {
+        &self.status.details
+    }
+
     fn with_status(status: Status) -> Self {
         Self { status, valid_duration: DEFAULT_DURATION, valid_use_count: DEFAULT_USES, is_raw: false }
     }
@@ -218,6 +237,18 @@ mod tests {
         assert!(details.iter().all(|detail| detail.type_url == url));
         let values: Vec<_> = details.iter().map(|detail| &*detail.value).collect();
         assert_eq!(values, [&b"\x0a\x02de\x12\x08nicht da"[..], b"\x0a\x02fr\x12\x06absent"]);
+    }
+
+    #[test]
+    fn the_validity_of_an_answer_can_be_read() {
+        let read = |check: Check| (check.valid_duration().as_secs(), check.valid_use_count());
+        assert_eq!(read(Check::allow()), (5, 1000));
+        assert_eq!(
+            read(Check::deny(Code::NotFound, "x").valid_for(Duration::from_secs(60)).uses(7)),
+            (60, 7)
+        );
+        assert_eq!(read(Check::allow().no_cache()), (0, 0));
+        assert_eq!(read(Check::allow().uses(0)), (0, 0));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{Hash, Hasher},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::{Duration as StdDuration, SystemTime},
 };
@@ -11,8 +12,8 @@ use prost::bytes::Bytes;
 /// `istio.policy.v1beta1.IPAddress`: 4 or 16 bytes, as the proxy sends them.
 ///
 /// `ip("..")` in an expression always yields 16; a quoted constant in the configuration of a real Mixer arrives as the text of the address
-/// (docs/behaviour/values.md#addresses).
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+/// (docs/behaviour/values.md#addresses). Encodings of one address are equal: 4 bytes, 16 bytes and text.
+#[derive(Clone, prost::Message)]
 pub struct IpAddress {
     /// The encoded address.
     #[prost(bytes = "bytes", tag = "1")]
@@ -29,6 +30,23 @@ impl IpAddress {
             return Some(IpAddr::V6(Ipv6Addr::from(sixteen)).to_canonical());
         }
         std::str::from_utf8(&self.value).ok()?.parse().ok()
+    }
+}
+
+impl PartialEq for IpAddress {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value || self.addr().is_some_and(|addr| other.addr() == Some(addr))
+    }
+}
+
+impl Eq for IpAddress {}
+
+impl Hash for IpAddress {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.addr() {
+            Some(addr) => addr.hash(state),
+            None => self.value.hash(state),
+        }
     }
 }
 
@@ -131,5 +149,22 @@ pub struct StringMap {
 impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for StringMap {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         Self { value: entries.into_iter().map(|(key, value)| (key.into(), value.into())).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_equal_however_they_are_encoded() {
+        let of = |value: &[u8]| IpAddress { value: Bytes::copy_from_slice(value) };
+        let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+        let same = [of(&[10, 0, 0, 1]), of(&mapped), of(b"10.0.0.1"), of(b"::ffff:10.0.0.1")];
+        assert_eq!(HashSet::from(same).len(), 1);
+        let others = [of(&[10, 0, 0, 1]), of(&[10, 0, 0, 2]), of(b"10.0.0.01"), of(b""), of(b"x")];
+        assert_eq!(HashSet::from(others).len(), 5);
     }
 }

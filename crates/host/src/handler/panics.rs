@@ -14,6 +14,9 @@ use mixer_adapter_core::framework::{log_limit::LogLimit, log_text::log_text};
 
 use super::AdapterInfo;
 
+/// How tokio panics at `block_in_place` and `block_on` on a thread that serves calls.
+const BLOCKED: [&str; 2] = ["can call blocking only when", "from within a runtime"];
+
 /// A contained panic of an adapter.
 #[derive(Debug)]
 pub(crate) struct PanicError {
@@ -44,9 +47,12 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, PanicError> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CONTAINED.set(outer);
     outcome.map_err(|panic| {
-        let message = message(&*panic).to_owned();
+        let mut message = message(&*panic).to_owned();
         // The first site belongs to an earlier panic, if the adapter caught it.
         let site = SITE.take().filter(|site| site.message == message);
+        if BLOCKED.iter().any(|text| message.contains(text)) {
+            message.push_str("; an adapter that blocks declares `const BLOCKING: bool = true`");
+        }
         PanicError { message, site }
     })
 }
