@@ -31,11 +31,16 @@ impl IpAddress {
         }
         std::str::from_utf8(&self.value).ok()?.parse().ok()
     }
+
+    /// Returns the address in the form in which it is compared.
+    fn canonical(&self) -> Option<IpAddr> {
+        self.addr().map(|addr| addr.to_canonical())
+    }
 }
 
 impl PartialEq for IpAddress {
     fn eq(&self, other: &Self) -> bool {
-        self.value == other.value || self.addr().is_some_and(|addr| other.addr() == Some(addr))
+        self.value == other.value || self.canonical().is_some_and(|addr| other.canonical() == Some(addr))
     }
 }
 
@@ -43,7 +48,7 @@ impl Eq for IpAddress {}
 
 impl Hash for IpAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        match self.addr() {
+        match self.canonical() {
             Some(addr) => addr.hash(state),
             None => self.value.hash(state),
         }
