@@ -88,7 +88,7 @@ fn snapshot(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
 fn resources(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
     let Some(snapshot) = mixer.snapshot() else { return Ok(()) };
     let counts = snapshot.resource_counts();
-    let rules = counts.rules();
+    let rules = counts.rules.all();
     let of_rules: [(_, _, CounterOf<RuleCounts>); 3] = [
         ("mixer_adapter_rule_matches", "Evaluations in which the condition of a rule matched", |rule| {
             &rule.matched
@@ -111,7 +111,7 @@ fn resources(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
     let durations = rules.iter().map(|(rule, counts)| (&**rule, &counts.latency));
     let help = "Time of calls of handlers for a rule, without those of reports";
     latencies(families, ("mixer_adapter_rule_call_duration", help), "rule", durations)?;
-    let instances = counts.instances();
+    let instances = counts.instances.all();
     let of_instances: [(_, _, CounterOf<InstanceCounts>); 2] = [
         ("mixer_adapter_instances_built", "Instances built", |instance| &instance.built),
         ("mixer_adapter_instance_errors", "Instances that could not be built", |instance| &instance.failed),
@@ -120,7 +120,7 @@ fn resources(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
         let counts = instances.iter().map(|(instance, counts)| (&**instance, of(counts).load(Relaxed)));
         families.used(name, help, "instance", counts)?;
     }
-    let handlers = counts.handlers();
+    let handlers = counts.handlers.all();
     let calls = handlers.iter().flat_map(|(handler, calls)| {
         calls.codes().map(move |(code, count)| {
             ([Cow::from(&**handler), status_name(code as i32)], ConstCounter::new(count))

@@ -10,12 +10,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use prost::encoding::{WireType, bool, encode_key, encode_varint, int64, message};
+use prost::encoding::{bool, int64, message};
 use tonic::{Code, Status};
 
 use super::{
     dispatch::{AllocationMode, QuotaRequest},
     remote::{RemoteAdapter, Session},
+    wire,
 };
 use mixer_adapter_core::framework::{
     digest::Digest, dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit,
@@ -39,7 +40,9 @@ pub trait HandlerBackend: Send + Sync {
     ) -> BoxFuture<'a, Result<Bytes, Status>>;
 
     /// The configuration that is part of each request, an encoded `google.protobuf.Any`.
-    fn adapter_config(&self) -> Option<Bytes>;
+    fn adapter_config(&self) -> Option<Bytes> {
+        None
+    }
 
     /// Returns whether calls of a template are made. If not, a trace shows the call, and the request proceeds as if
     /// there were no handler.
@@ -57,7 +60,7 @@ pub trait HandlerBackend: Send + Sync {
 pub struct RuntimeHandler {
     /// The full name, such as `h1.handler.istio-system`.
     pub name: Arc<str>,
-    /// The name in messages of denials.
+    /// The name in messages of denials, by default the full name.
     pub(crate) denial_name: Arc<str>,
     /// Identifies adapter, configuration and connection, and for sessions the types of instances. A handler with an
     /// equal signature is carried over to the next snapshot.
@@ -65,7 +68,8 @@ pub struct RuntimeHandler {
     target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
     failure_log: FailureLogLimit,
-    counts: Arc<CallMetrics>,
+    /// The counters of calls.
+    pub(crate) counts: Arc<CallMetrics>,
 }
 
 impl RuntimeHandler {
@@ -80,18 +84,6 @@ impl RuntimeHandler {
             failure_log: FailureLogLimit::new(),
             counts: Arc::default(),
         }
-    }
-
-    /// Sets the counters of calls.
-    #[must_use]
-    pub(crate) fn with_counts(self, counts: Arc<CallMetrics>) -> Self {
-        Self { counts, ..self }
-    }
-
-    /// Sets the name in messages of denials, which is the full name by default.
-    #[must_use]
-    pub(crate) fn with_denial_name(self, denial_name: Arc<str>) -> Self {
-        Self { denial_name, ..self }
     }
 
     /// Returns whether calls of a template are made.
@@ -139,10 +131,10 @@ impl RuntimeHandler {
         let length: usize = instances.iter().map(|instance| instance.len() + 8).sum();
         let mut request = Vec::with_capacity(length + config.as_ref().map_or(0, Bytes::len) + 64);
         for instance in instances {
-            field(template.fields().instance, instance, &mut request);
+            wire::bytes(template.fields().instance, instance, &mut request);
         }
         if let (Some(number), Some(config)) = (template.fields().adapter_config, config) {
-            field(number, &config, &mut request);
+            wire::bytes(number, &config, &mut request);
         }
         if let Some(number) = template.fields().dedup_id {
             let count = self.calls.fetch_add(1, Relaxed);
@@ -150,20 +142,13 @@ impl RuntimeHandler {
                 Some(QuotaParams { request, .. }) => format!("{}{}", request.dedup_id, request.name),
                 None => unique_id(count),
             };
-            field(number, id.as_bytes(), &mut request);
+            wire::bytes(number, id.as_bytes(), &mut request);
         }
         if let (Some(number), Some(quota)) = (template.fields().quota_request, quota) {
-            field(number, &quota.encode(), &mut request);
+            wire::bytes(number, &quota.encode(), &mut request);
         }
         request.into()
     }
-}
-
-/// Encodes a field of bytes, a text or a message.
-fn field(number: u32, content: &[u8], request: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, request);
-    encode_varint(content.len() as u64, request);
-    request.extend_from_slice(content);
 }
 
 /// Creates an id from a counter. It includes the start of the process, so that the ids of two engines differ.
@@ -210,11 +195,11 @@ impl QuotaParams<'_> {
             int64::encode(1, &limit.max_amount, &mut replacement);
             let window = prost_types::Duration::try_from(limit.window).unwrap_or_default();
             message::encode(2, &window, &mut replacement);
-            field(102, &replacement, &mut params);
+            wire::bytes(102, &replacement, &mut params);
         }
-        field(1, self.instance.as_bytes(), &mut entry);
-        field(2, &params, &mut entry);
-        field(1, &entry, &mut request);
+        wire::bytes(1, self.instance.as_bytes(), &mut entry);
+        wire::bytes(2, &params, &mut entry);
+        wire::bytes(1, &entry, &mut request);
         request
     }
 }
@@ -251,10 +236,6 @@ impl HandlerBackend for LocalBackend {
                 template.method()
             ))))),
         }
-    }
-
-    fn adapter_config(&self) -> Option<Bytes> {
-        None
     }
 
     fn logs_failures(&self) -> bool {
@@ -305,10 +286,6 @@ impl HandlerBackend for Session {
                 template.method()
             ))))),
         }
-    }
-
-    fn adapter_config(&self) -> Option<Bytes> {
-        None
     }
 }
 

@@ -31,6 +31,7 @@ mod resource_counts;
 mod rules;
 mod snapshot;
 pub mod trace;
+mod wire;
 
 pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome};
 pub use control::{Awaited, ConfigStatus, Controller};
@@ -42,7 +43,9 @@ pub use instance::FieldInput;
 pub use limits::{Budget, LimitError, RequestLimit, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;
-pub use resource_counts::{InstanceCounts, LastLimit, OTHER, QuotaCounts, ResourceCounts, RuleCounts};
+pub use resource_counts::{
+    Counters, InstanceCounts, LastLimit, OTHER, QuotaCounts, ResourceCounts, RuleCounts,
+};
 pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};

@@ -1,5 +1,5 @@
 use crate::dispatch::FailureTexts;
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 
 /// The treatment of a request when something fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,29 +16,23 @@ pub enum OnFailure {
     Fail,
 }
 
-/// The treatment of a check by kind of failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FailurePolicy {
-    /// A rule's condition cannot be evaluated.
-    pub match_error: OnFailure,
-    /// An instance cannot be built, or an adapter returns an error.
-    pub adapter_error: OnFailure,
-    /// An adapter does not respond in time.
-    pub timeout: OnFailure,
-    /// The configuration has faults, which only lenient mode accepts.
-    pub config_error: OnFailure,
-    /// A quota is requested that no rule has.
-    pub unknown_quota: OnUnknownQuota,
+settings! {
+    /// The treatment of a check by kind of failure.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct FailurePolicy {
+        /// A rule's condition cannot be evaluated.
+        match_error: OnFailure = OnFailure::default(),
+        /// An instance cannot be built, or an adapter returns an error.
+        adapter_error: OnFailure = OnFailure::default(),
+        /// An adapter does not respond in time.
+        timeout: OnFailure = OnFailure::default(),
+        /// The configuration has faults, which only lenient mode accepts.
+        config_error: OnFailure = OnFailure::default(),
+        /// A quota is requested that no rule has.
+        unknown_quota: OnUnknownQuota = OnUnknownQuota::default(),
+    }
 }
-
-setters!(FailurePolicy {
-    match_error: OnFailure,
-    adapter_error: OnFailure,
-    timeout: OnFailure,
-    config_error: OnFailure,
-    unknown_quota: OnUnknownQuota,
-});
 
 /// The treatment of requests for a quota that no rule has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

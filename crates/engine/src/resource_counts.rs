@@ -22,10 +22,14 @@ const MAX_NAMES: usize = 500;
 
 /// The counters of resources, which successive snapshots share.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct ResourceCounts {
-    rules: Counters<RuleCounts>,
-    handlers: Counters<CallMetrics>,
-    instances: Counters<InstanceCounts>,
+    /// The counters of rules.
+    pub rules: Counters<RuleCounts>,
+    /// The calls of handlers.
+    pub handlers: Counters<CallMetrics>,
+    /// The counters of instances.
+    pub instances: Counters<InstanceCounts>,
 }
 
 /// The counters of a rule.
@@ -114,65 +118,16 @@ impl QuotaCounts {
     }
 }
 
-impl RuleCounts {
-    pub(crate) fn add_match(&self) {
-        self.matched.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn add_denial(&self) {
-        self.denied.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn add_failure(&self) {
-        self.failed.fetch_add(1, Relaxed);
-    }
-}
-
-impl InstanceCounts {
-    pub(crate) fn add(&self, is_built: bool) {
-        let count = if is_built { &self.built } else { &self.failed };
-        count.fetch_add(1, Relaxed);
-    }
-}
-
-impl ResourceCounts {
-    /// Returns the counters of all rules in use by full name.
-    pub fn rules(&self) -> Vec<(Arc<str>, Arc<RuleCounts>)> {
-        self.rules.all()
-    }
-
-    /// Returns the calls of all handlers in use by full name.
-    pub fn handlers(&self) -> Vec<(Arc<str>, Arc<CallMetrics>)> {
-        self.handlers.all()
-    }
-
-    /// Returns the counters of all instances in use by full name.
-    pub fn instances(&self) -> Vec<(Arc<str>, Arc<InstanceCounts>)> {
-        self.instances.all()
-    }
-
-    pub(crate) fn rule(&self, name: &Arc<str>) -> Arc<RuleCounts> {
-        self.rules.of(name)
-    }
-
-    pub(crate) fn handler(&self, name: &Arc<str>) -> Arc<CallMetrics> {
-        self.handlers.of(name)
-    }
-
-    pub(crate) fn instance(&self, name: &Arc<str>) -> Arc<InstanceCounts> {
-        self.instances.of(name)
-    }
-}
-
-/// Counters by name. They end with the last snapshot that uses them.
+/// Counters by full name. They end with the last snapshot that uses them.
 #[derive(Debug, Default)]
-struct Counters<T> {
+pub struct Counters<T> {
     named: Mutex<BTreeMap<Arc<str>, Weak<T>>>,
     other: Arc<T>,
 }
 
 impl<T: Default> Counters<T> {
-    fn of(&self, name: &Arc<str>) -> Arc<T> {
+    /// Returns the counters of a name.
+    pub(crate) fn of(&self, name: &Arc<str>) -> Arc<T> {
         let mut named = self.named.lock();
         if let Some(known) = named.get(name).and_then(Weak::upgrade) {
             return known;
@@ -188,7 +143,8 @@ impl<T: Default> Counters<T> {
         counters
     }
 
-    fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
+    /// Returns the counters in use.
+    pub fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
         let named = self.named.lock();
         let mut all: Vec<_> =
             named.iter().filter_map(|(name, counters)| Some((name.clone(), counters.upgrade()?))).collect();
@@ -211,15 +167,15 @@ mod tests {
     #[test]
     fn counters_of_a_name_are_shared_while_they_are_used() {
         let counts = ResourceCounts::default();
-        let first = counts.rule(&name(1));
-        first.add_denial();
-        let second = counts.rule(&name(1));
+        let first = counts.rules.of(&name(1));
+        first.denied.fetch_add(1, Relaxed);
+        let second = counts.rules.of(&name(1));
         assert!(Arc::ptr_eq(&first, &second));
         drop(first);
-        assert_eq!(counts.rules().len(), 1);
+        assert_eq!(counts.rules.all().len(), 1);
         drop(second);
-        assert_eq!(counts.rules().len(), 0);
-        assert_eq!(counts.rule(&name(1)).denied.load(Relaxed), 0);
+        assert_eq!(counts.rules.all().len(), 0);
+        assert_eq!(counts.rules.of(&name(1)).denied.load(Relaxed), 0);
     }
 
     #[test]
@@ -242,17 +198,17 @@ mod tests {
     #[test]
     fn names_beyond_the_limit_share_counters() {
         let counts = ResourceCounts::default();
-        let used: Vec<_> = (0..MAX_NAMES + 10).map(|number| counts.rule(&name(number))).collect();
+        let used: Vec<_> = (0..MAX_NAMES + 10).map(|number| counts.rules.of(&name(number))).collect();
         for counters in &used {
-            counters.add_denial();
+            counters.denied.fetch_add(1, Relaxed);
         }
-        let all = counts.rules();
+        let all = counts.rules.all();
         assert_eq!(all.len(), MAX_NAMES + 1);
         let denied: Vec<u64> = all.iter().map(|(_, counters)| counters.denied.load(Relaxed)).collect();
         assert_eq!(denied.last(), Some(&10));
         assert_eq!(denied.iter().sum::<u64>(), used.len() as u64);
         drop((used, all));
-        let later: Vec<_> = (0..MAX_NAMES).map(|number| counts.rule(&name(MAX_NAMES + number))).collect();
-        assert_eq!(counts.rules().len(), later.len());
+        let later: Vec<_> = (0..MAX_NAMES).map(|number| counts.rules.of(&name(MAX_NAMES + number))).collect();
+        assert_eq!(counts.rules.all().len(), later.len());
     }
 }

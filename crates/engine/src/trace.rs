@@ -1,6 +1,6 @@
 //! Traces of requests, which explain their answers.
 
-use std::{borrow::Cow, fmt, io, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tonic::Status;
@@ -23,8 +23,8 @@ pub struct Trace {
     room: Option<usize>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls
-fn is_zero(number: &usize) -> bool {
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
@@ -47,13 +47,7 @@ pub enum Phase {
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Generate => "generate",
-            Self::Check => "check",
-            Self::Headers => "headers",
-            Self::Quota => "quota",
-            Self::Report => "report",
-        })
+        self.serialize(f)
     }
 }
 
@@ -231,23 +225,15 @@ impl Trace {
     /// Adds a step, unless the limit was exceeded before.
     pub fn add(&mut self, step: impl FnOnce() -> Step) {
         let Some(room) = self.room else { return self.steps.push(step()) };
-        let rest = match room {
-            0 => None,
-            room => {
-                let step = step();
-                room.checked_sub(json_size(&step)).map(|rest| (step, rest))
-            }
-        };
-        match rest {
-            Some((step, rest)) => {
-                self.steps.push(step);
+        if room > 0 {
+            let step = step();
+            if let Some(rest) = room.checked_sub(json_size(&step)) {
                 self.room = Some(rest);
-            }
-            None => {
-                self.omitted += 1;
-                self.room = Some(0);
+                return self.steps.push(step);
             }
         }
+        self.omitted += 1;
+        self.room = Some(0);
     }
 }
 
@@ -285,20 +271,8 @@ impl Step {
 
 /// Returns the length of a step as JSON.
 fn json_size(step: &Step) -> usize {
-    struct Counter(usize);
-    impl io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
     // A step that cannot be encoded has no room anywhere.
-    serde_json::to_writer(&mut counter, step).map_or(usize::MAX, |()| counter.0)
+    serde_json::to_vec(step).map_or(usize::MAX, |json| json.len())
 }
 
 /// The maximum length of a value in a trace in bytes: every rule may read a value of megabytes.

@@ -41,7 +41,7 @@ pub(super) fn status(admin: &Admin) -> Json {
 fn in_use(snapshot: &Snapshot) -> Json {
     let size = snapshot.size();
     let counts = snapshot.resource_counts();
-    let rules = counts.rules().into_iter().map(|(name, counts)| {
+    let rules = counts.rules.all().into_iter().map(|(name, counts)| {
         json!({
             "name": &*name,
             // A file and a line, or the address of a server.
@@ -54,7 +54,7 @@ fn in_use(snapshot: &Snapshot) -> Json {
             "mean_micros": mean_micros(&counts.latency),
         })
     });
-    let handlers = counts.handlers().into_iter().map(|(name, calls)| {
+    let handlers = counts.handlers.all().into_iter().map(|(name, calls)| {
         let all: u64 = calls.codes().map(|(_, count)| count).sum();
         json!({
             "name": &*name,
@@ -63,7 +63,7 @@ fn in_use(snapshot: &Snapshot) -> Json {
             "mean_micros": mean_micros(calls.latency()),
         })
     });
-    let instances = counts.instances();
+    let instances = counts.instances.all();
     let quotas = instances.iter().filter_map(|(name, counts)| quota(name, &counts.quota));
     let built = instances.iter().map(|(name, counts)| {
         json!({ "name": &**name, "built": counts.built.load(Relaxed), "failed": counts.failed.load(Relaxed) })

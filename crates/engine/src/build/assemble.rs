@@ -44,7 +44,7 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
     };
     snapshot.places.insert(rule.clone(), place);
     let resource_counts = snapshot.resource_counts.clone();
-    let counts = resource_counts.rule(&rule);
+    let counts = resource_counts.rules.of(&rule);
     let expression = expression.map(Arc::new);
     let mut check_entries = BTreeMap::new();
     for (action_index, action) in actions.iter().enumerate() {
@@ -59,7 +59,7 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
             let entry = Entry {
                 index,
                 instance: compiled.instance.clone(),
-                counts: resource_counts.instance(&compiled.instance.name),
+                counts: resource_counts.instances.of(&compiled.instance.name),
                 bindings: compiled.bindings.clone(),
             };
             let is_counted = rules.counted_rule.replace(rule.clone()).is_none_or(|last| last != rule);

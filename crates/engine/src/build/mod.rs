@@ -31,61 +31,46 @@ use super::{
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
 use mixer_adapter_config::{ConfigSet, Severity, Topic, ValidationError, lint};
-use mixer_adapter_core::framework::{setters, version::Stage};
+use mixer_adapter_core::framework::{settings, version::Stage};
 use mixer_adapter_host::Host;
 use rule_spec::RuleSpec;
 
-/// Options for building a snapshot.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct BuildOptions {
-    /// The namespace whose rules apply to every request; `istio-system` by default.
-    pub default_namespace: String,
-    /// Drop faulty resources, as Mixer does, instead of rejecting the configuration.
-    pub lenient: bool,
-    /// The failure policy.
-    pub policy: FailurePolicy,
-    /// The policy for unknown and deprecated fields.
-    pub fields: FieldPolicy,
-    /// Limits of the cache of check answers; none by default, as in Mixer since 1.1.
-    pub check_cache: CacheLimits,
-    /// Limits of the cache of the answers to [strict](crate::dispatch::Request::strict) requests; none by default.
-    pub strict_check_cache: CacheLimits,
-}
-
-impl Default for BuildOptions {
-    fn default() -> Self {
-        Self {
-            default_namespace: "istio-system".to_owned(),
-            lenient: false,
-            policy: FailurePolicy::default(),
-            fields: FieldPolicy::default(),
-            check_cache: CacheLimits::default(),
-            strict_check_cache: CacheLimits::default(),
-        }
+settings! {
+    /// Options for building a snapshot.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct BuildOptions {
+        /// The namespace whose rules apply to every request; `istio-system` by default.
+        default_namespace: String = "istio-system".to_owned(),
+        /// Drop faulty resources, as Mixer does, instead of rejecting the configuration.
+        lenient: bool = false,
+        /// The failure policy.
+        policy: FailurePolicy = FailurePolicy::default(),
+        /// The policy for unknown and deprecated fields.
+        fields: FieldPolicy = FieldPolicy::default(),
+        /// Limits of the cache of check answers; none by default, as in Mixer since 1.1.
+        check_cache: CacheLimits = CacheLimits::default(),
+        /// Limits of the cache of the answers to [strict](crate::dispatch::Request::strict) requests; none by default.
+        strict_check_cache: CacheLimits = CacheLimits::default(),
     }
 }
 
-/// The policy for fields that another version of the API interprets differently
-/// (docs/behaviour/xds.md#versions-of-the-api). A rejection applies to the whole configuration, even in lenient mode.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FieldPolicy {
-    /// Unknown fields of received resources, whose sender has a newer API. Fields of files have names, and an unknown
-    /// name is always an error.
-    pub unknown: OnField,
-    /// Deprecated fields.
-    pub deprecated: OnDeprecated,
-    /// The full names of deprecated fields that are accepted with a warning although the policy rejects them,
-    /// `shop.v1.Params.old`.
-    pub allowed: BTreeSet<String>,
+settings! {
+    /// The policy for fields that another version of the API interprets differently
+    /// (docs/behaviour/xds.md#versions-of-the-api). A rejection applies to the whole configuration, even in lenient mode.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct FieldPolicy {
+        /// Unknown fields of received resources, whose sender has a newer API. Fields of files have names, and an unknown
+        /// name is always an error.
+        unknown: OnField = OnField::default(),
+        /// Deprecated fields.
+        deprecated: OnDeprecated = OnDeprecated::default(),
+        /// The full names of deprecated fields that are accepted with a warning although the policy rejects them,
+        /// `shop.v1.Params.old`.
+        allowed: BTreeSet<String> = BTreeSet::default(),
+    }
 }
-
-setters!(FieldPolicy {
-    unknown: OnField,
-    deprecated: OnDeprecated,
-    allowed: BTreeSet<String>,
-});
 
 /// The treatment of a configuration with such a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

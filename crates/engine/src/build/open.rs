@@ -111,9 +111,10 @@ pub(super) async fn open_all(
         let name: Arc<str> = spec.name.to_string().into();
         let opened = connect.connect(spec).await;
         let handler = opened.map(|target| {
-            let counts = counts.handler(&name);
-            let handler = RuntimeHandler::new(name, signature, target).with_counts(counts);
-            Arc::new(handler.with_denial_name(spec.denial_name()))
+            let (counts, denial_name) = (counts.handlers.of(&name), spec.denial_name());
+            let mut handler = RuntimeHandler::new(name, signature, target);
+            (handler.counts, handler.denial_name) = (counts, denial_name);
+            Arc::new(handler)
         });
         (spec, handler)
     });

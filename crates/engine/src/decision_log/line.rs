@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::mask::Masks;
-use crate::attribute::Bag;
+use crate::{attribute::Bag, trace::is_zero};
 use mixer_adapter_core::framework::{log_text::log_text, status::status_name};
 
 /// Maximum size of the attributes of one line in bytes; further ones are omitted.
@@ -109,11 +109,6 @@ pub(super) struct Line<'d> {
     attributes: Option<&'d Map<String, Json>>,
     #[serde(skip_serializing_if = "is_zero")]
     omitted: usize,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl<'d> Line<'d> {

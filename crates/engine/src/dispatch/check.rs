@@ -1,6 +1,9 @@
 //! Checks: the calls of the matching rules, and their merged answer (docs/behaviour/dispatch.md#phases-of-a-request).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -152,7 +155,7 @@ impl<'r, 's> Check<'r, 's> {
             return None;
         }
         self.evaluator.evaluation.denied = true;
-        planned.group.counts.add_denial();
+        planned.group.counts.denied.fetch_add(1, Relaxed);
         self.denying.push(planned.group.rule.clone());
         let context = self.evaluator.context;
         context.is_strict.then(|| Instant::now() + max_wait(context.caller, DENIAL_GRACE))

@@ -1,6 +1,6 @@
 //! Evaluates conditions and builds instances: the part that all phases share.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use mixer_adapter_core::value::ValueType;
 
@@ -71,11 +71,13 @@ enum Outcome {
 
 impl Outcome {
     fn count(self, counts: Option<&RuleCounts>) {
-        match (self, counts) {
-            (Self::Matched, Some(counts)) => counts.add_match(),
-            (Self::Failed, Some(counts)) => counts.add_failure(),
-            (Self::NotMatched, _) | (_, None) => {}
-        }
+        let Some(counts) = counts else { return };
+        let count = match self {
+            Self::Matched => &counts.matched,
+            Self::Failed => &counts.failed,
+            Self::NotMatched => return,
+        };
+        count.fetch_add(1, Relaxed);
     }
 }
 
@@ -169,7 +171,8 @@ impl<'r, 's> Evaluator<'r, 's> {
         let bag = self.bag;
         let mut encoded = Vec::with_capacity(128);
         let built = entry.instance.encode(Attributes::from(bag), self.reads(), &mut encoded);
-        entry.counts.add(built.is_ok());
+        let count = if built.is_ok() { &entry.counts.built } else { &entry.counts.failed };
+        count.fetch_add(1, Relaxed);
         if built.is_ok() {
             self.record.budget.add_instance(encoded.len())?;
         }

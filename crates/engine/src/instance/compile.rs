@@ -10,12 +10,12 @@ use serde_json::{Map, Value as Json};
 use super::{
     Constant, Field, ParamsError, Scalar, Source, TemplateSource, Typed, constant,
     literal::{constant_value, quoted, typed_constant},
-    wire,
     wrong_type::wrong_type,
 };
 use crate::{
     attribute::Vocabulary,
     expression::{Expression, Language},
+    wire,
 };
 use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
 

@@ -3,10 +3,11 @@
 
 use prost::encoding::{self, bool, float, int32, int64, sfixed32, sfixed64, sint32, sint64, uint32};
 
-use super::{Field, Scalar, Source, Typed, wire};
+use super::{Field, Scalar, Source, Typed};
 use crate::{
     attribute::{Attributes, Reads},
     expression::{EvalError, Evaluated},
+    wire,
 };
 
 /// An instance that could not be built for a request.

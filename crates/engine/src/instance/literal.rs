@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use prost::Message as _;
 
-use super::{Field, ParamsError, Typed, wire};
+use super::{Field, ParamsError, Typed};
+use crate::wire;
 use mixer_adapter_core::value::{self, ValueType, parse_duration};
 
 /// Returns the text of a constant, which begins and ends with the same quote; escapes are not resolved. A text in backquotes is an

@@ -6,7 +6,6 @@ mod encode;
 mod explain;
 mod literal;
 mod params_error;
-mod wire;
 mod wrong_type;
 
 use std::sync::Arc;

@@ -3,74 +3,54 @@ use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::io::DuplexStream;
 
 use super::Backoff;
-use mixer_adapter_core::adapter::Access;
+use mixer_adapter_core::{adapter::Access, framework::settings};
 use mixer_adapter_host::handler::BoxFuture;
 use mixer_adapter_net::grpc::TraceParent;
 
-/// Options of connections to out-of-process adapters.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Options {
-    /// Timeout of connecting, including the TLS handshake.
-    pub connect_timeout: Duration,
-    /// Delays between connection attempts; calls fail immediately meanwhile. By default at most 0.75 s, so that a
-    /// restarted adapter is called again within a second.
-    pub reconnect: Backoff,
-    /// Interval of keepalive pings while calls are in flight. Never without calls: some servers close connections that are
-    /// pinged too often. `None` disables pings.
-    pub keepalive: Option<Duration>,
-    /// Timeout of a ping.
-    pub keepalive_timeout: Duration,
-    /// Maximum size of a response in bytes; a larger one is RESOURCE_EXHAUSTED.
-    pub max_response_size: usize,
-    /// Interval at which a `dns:///` name is resolved again. It is also resolved when a connection ends.
-    pub resolve_interval: Duration,
-    /// Resolves names to addresses.
-    pub resolver: Resolver,
-    /// Timeout of Validate and CreateSession together. The handler's own timeout applies to its calls.
-    pub setup_timeout: Duration,
-    /// Timeout of CloseSession.
-    pub close_timeout: Duration,
-    /// Delays between attempts to open a session.
-    pub setup_backoff: Backoff,
-    /// With `mutual`: the accepted URI SANs of an adapter's certificate. If empty, the SANs of the client's own certificate,
-    /// as in Mixer (docs/behaviour/connections.md#mutual-tls).
-    pub adapter_sans: Vec<String>,
-    /// Maximum age of a token that was read from a file. The first call after that reads the file again.
-    pub token_file_age: Duration,
-    /// The hosts and files that connections may reach.
-    pub access: Access,
-    /// Replaces TCP connections to any address by connections within the process, without TLS.
-    pub transport: Option<InProcessTransport>,
-    /// Returns the ids of the span of a call if it is exported; the adapter then gets them in `traceparent`, in place of the
-    /// caller's.
-    pub exported_span: Option<ExportedSpan>,
+settings! {
+    /// Options of connections to out-of-process adapters.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct Options {
+        /// Timeout of connecting, including the TLS handshake.
+        connect_timeout: Duration = Duration::from_secs(5),
+        /// Delays between connection attempts; calls fail immediately meanwhile. By default at most 0.75 s, so that a
+        /// restarted adapter is called again within a second.
+        reconnect: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_millis(750) },
+        /// Interval of keepalive pings while calls are in flight. Never without calls: some servers close connections that are
+        /// pinged too often. `None` disables pings.
+        keepalive: Option<Duration> = Some(Duration::from_secs(30)),
+        /// Timeout of a ping.
+        keepalive_timeout: Duration = Duration::from_secs(10),
+        /// Maximum size of a response in bytes; a larger one is RESOURCE_EXHAUSTED.
+        max_response_size: usize = 4 << 20,
+        /// Interval at which a `dns:///` name is resolved again. It is also resolved when a connection ends.
+        resolve_interval: Duration = Duration::from_secs(30),
+        /// Resolves names to addresses.
+        resolver: Resolver = Resolver::default(),
+        /// Timeout of Validate and CreateSession together. The handler's own timeout applies to its calls.
+        setup_timeout: Duration = Duration::from_secs(10),
+        /// Timeout of CloseSession.
+        close_timeout: Duration = Duration::from_secs(5),
+        /// Delays between attempts to open a session.
+        setup_backoff: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
+        /// With `mutual`: the accepted URI SANs of an adapter's certificate. If empty, the SANs of the client's own certificate,
+        /// as in Mixer (docs/behaviour/connections.md#mutual-tls).
+        adapter_sans: Vec<String> = Vec::new(),
+        /// Maximum age of a token that was read from a file. The first call after that reads the file again.
+        token_file_age: Duration = Duration::from_secs(1),
+        /// The hosts and files that connections may reach.
+        access: Access = Access::unrestricted(),
+        /// Replaces TCP connections to any address by connections within the process, without TLS.
+        transport: Option<InProcessTransport> = None,
+        /// Returns the ids of the span of a call if it is exported; the adapter then gets them in `traceparent`, in place of the
+        /// caller's.
+        exported_span: Option<ExportedSpan> = None,
+    }
 }
 
 /// Returns the ids of a span that is exported.
 pub type ExportedSpan = fn(&tracing::Span) -> Option<TraceParent>;
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(5),
-            reconnect: Backoff { first: Duration::from_millis(50), longest: Duration::from_millis(750) },
-            keepalive: Some(Duration::from_secs(30)),
-            keepalive_timeout: Duration::from_secs(10),
-            max_response_size: 4 << 20,
-            resolve_interval: Duration::from_secs(30),
-            resolver: Resolver::default(),
-            setup_timeout: Duration::from_secs(10),
-            close_timeout: Duration::from_secs(5),
-            setup_backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
-            adapter_sans: Vec::new(),
-            token_file_age: Duration::from_secs(1),
-            access: Access::unrestricted(),
-            transport: None,
-            exported_span: None,
-        }
-    }
-}
 
 /// Resolves a name. The default uses the system's resolver.
 #[derive(Clone)]

@@ -205,7 +205,7 @@ async fn hits_are_given_back_all_at_once_and_count_no_evaluations() {
     services.should_rate_limit(request_of(&["first", "further", "second"]), Caller::default()).await.unwrap();
     assert_eq!(start.elapsed(), SLOW, "both at once");
     assert_eq!((script.calls(FIRST), script.calls(FURTHER_NAME)), (vec![1, -1], vec![1, -1]));
-    let instances = mixer.snapshot().unwrap().resource_counts().instances();
+    let instances = mixer.snapshot().unwrap().resource_counts().instances.all();
     let built = instances.into_iter().find(|(name, _)| &**name == FIRST).unwrap().1.built.load(Relaxed);
     assert_eq!(built, 1);
 }

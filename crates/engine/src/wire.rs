@@ -2,14 +2,14 @@
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-pub(super) fn bytes(number: u32, value: &[u8], message: &mut Vec<u8>) {
+pub(crate) fn bytes(number: u32, value: &[u8], message: &mut Vec<u8>) {
     encode_key(number, WireType::LengthDelimited, message);
     encode_varint(value.len() as u64, message);
     message.extend_from_slice(value);
 }
 
 /// Writes a field whose length is not known in advance. One byte is reserved for the length; longer content is moved.
-pub(super) fn nested<E>(
+pub(crate) fn nested<E>(
     number: u32,
     message: &mut Vec<u8>,
     content: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -30,7 +30,7 @@ pub(super) fn nested<E>(
 }
 
 /// Writes a field like [`nested`], whose content cannot fail.
-pub(super) fn infallible_nested(number: u32, message: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn infallible_nested(number: u32, message: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
     let _: Result<(), std::convert::Infallible> = nested(number, message, |message| {
         content(message);
         Ok(())
