@@ -231,11 +231,7 @@ impl Model {
     fn call(&mut self, tick: u64, window: u64, amount: i64, best_effort: bool) -> i64 {
         if amount >= 0 {
             let available = Self::MAX - self.in_use(tick, window);
-            let granted = match amount <= available {
-                true => amount,
-                false if best_effort => available,
-                false => 0,
-            };
+            let granted = if amount <= available || best_effort { amount.min(available) } else { 0 };
             *self.granted.entry(tick).or_default() += granted;
             return granted;
         }

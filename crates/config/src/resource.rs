@@ -96,10 +96,10 @@ impl Resource {
             return ValidationError { origin: Some(self.origin.clone()), ..fault };
         }
         let fault = fault.at(&self.origin.source, self.lines.of_field(&self.spec, field));
-        match field.starts_with('[') {
-            _ if self.collection.is_of_messages() => fault.in_field(field),
-            true => fault.in_field(format!("spec{field}")),
-            false => fault.in_field(format!("spec.{field}")),
+        if self.collection.is_of_messages() {
+            return fault.in_field(field);
         }
+        let separator = if field.starts_with('[') { "" } else { "." };
+        fault.in_field(format!("spec{separator}{field}"))
     }
 }

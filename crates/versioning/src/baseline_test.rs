@@ -45,9 +45,10 @@ pub fn assert_baseline(set: &ProtoSet, file: &Path, release: &str) {
         Err(error) => panic!("{}: {error}", file.display()),
     };
     let update = std::env::var_os("UPDATE_PROTO_BASELINE").is_some_and(|update| update == "1");
-    let violations = match update {
-        true => record(set, &mut baseline, release).err().unwrap_or_default(),
-        false => check(set, &baseline, release),
+    let violations = if update {
+        record(set, &mut baseline, release).err().unwrap_or_default()
+    } else {
+        check(set, &baseline, release)
     };
     let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
     assert!(

@@ -39,10 +39,7 @@ const OTHER: &str = "spiffe://cluster.local/ns/default/sa/other";
 
 /// Groups as those of the server.
 fn group_of(path: &str) -> Option<&'static str> {
-    match path.contains("InfrastructureBackend") {
-        true => Some("sessions"),
-        false => Some("templates"),
-    }
+    if path.contains("InfrastructureBackend") { Some("sessions") } else { Some("templates") }
 }
 
 struct Port {

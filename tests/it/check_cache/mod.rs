@@ -257,12 +257,11 @@ async fn a_stale_answer_is_used_while_the_backend_is_down_where_the_rule_allows_
             advance(Duration::from_secs(10)).await;
             subject.script.fail(code);
             let (answer, used) = subject.check_until(&path("/bad!"), None).await;
-            match is_allowed {
-                true => {
-                    assert_eq!(answer.unwrap().status.code, Code::PermissionDenied as i32);
-                    assert_eq!(used.unwrap().outcome, CacheOutcome::Stale);
-                }
-                false => drop(answer.unwrap_err()),
+            if is_allowed {
+                assert_eq!(answer.unwrap().status.code, Code::PermissionDenied as i32);
+                assert_eq!(used.unwrap().outcome, CacheOutcome::Stale);
+            } else {
+                drop(answer.unwrap_err())
             }
         }
         // Within a second there are no further calls.

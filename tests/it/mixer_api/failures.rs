@@ -65,9 +65,10 @@ impl HandlerBackend for Flaky {
         _: &'a Caller,
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Status>> + Send + 'a>> {
         let denial = RpcStatus { code: Code::PermissionDenied as i32, ..RpcStatus::default() };
-        let answer = match self.0.swap(true, Relaxed) {
-            false => Err(Status::unavailable("not yet")),
-            true => Ok(CheckResult { status: Some(denial), ..CheckResult::default() }.encode_to_vec().into()),
+        let answer = if self.0.swap(true, Relaxed) {
+            Ok(CheckResult { status: Some(denial), ..CheckResult::default() }.encode_to_vec().into())
+        } else {
+            Err(Status::unavailable("not yet"))
         };
         Box::pin(std::future::ready(answer))
     }

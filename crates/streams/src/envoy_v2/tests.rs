@@ -295,14 +295,13 @@ fn pairs() -> Vec<(MessageDescriptor, MessageDescriptor)> {
         for field in older.fields() {
             let Some(other) = newer.get_field(field.number()) else { continue };
             if let (Kind::Message(older), Kind::Message(newer)) = (field.kind(), other.kind()) {
-                match field.is_map() {
-                    true => {
-                        let value = |entry: &MessageDescriptor| entry.map_entry_value_field().kind();
-                        if let (Kind::Message(older), Kind::Message(newer)) = (value(&older), value(&newer)) {
-                            todo.push((older, newer));
-                        }
+                if field.is_map() {
+                    let value = |entry: &MessageDescriptor| entry.map_entry_value_field().kind();
+                    if let (Kind::Message(older), Kind::Message(newer)) = (value(&older), value(&newer)) {
+                        todo.push((older, newer));
                     }
-                    false => todo.push((older, newer)),
+                } else {
+                    todo.push((older, newer))
                 }
             }
         }
@@ -330,10 +329,10 @@ fn the_page_on_v2_lists_the_fields_that_are_rewritten_and_those_that_are_refused
             let mut message = DynamicMessage::new(older.clone());
             message.set_field(&field, sample(&field));
             let name = format!("{}.{}", older.full_name(), field.name());
-            match translate(&Version::V3, message, newer.clone()).1.is_empty() {
-                true if same => {}
-                true => _ = rewritten.insert(name),
-                false => _ = refused.insert(name),
+            if !translate(&Version::V3, message, newer.clone()).1.is_empty() {
+                refused.insert(name);
+            } else if !same {
+                rewritten.insert(name);
             }
         }
     }

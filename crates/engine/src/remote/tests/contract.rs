@@ -154,10 +154,9 @@ async fn what_refuses_a_configuration_and_what_leaves_it_pending() {
         (ok(), Act::Reset(Reason::CANCEL), "broken off"),
     ];
     let script = |validate: Act, create: Act| {
-        Scripted::start(move |seen| match seen.path().ends_with("Validate") {
-            true => validate.clone(),
-            false => create.clone(),
-        })
+        Scripted::start(
+            move |seen| if seen.path().ends_with("Validate") { validate.clone() } else { create.clone() },
+        )
     };
     for (validate, create, text) in refusing {
         let server = script(validate, create).await;
@@ -206,9 +205,8 @@ async fn the_handlers_timeout_is_for_its_calls_only() {
 async fn a_pending_session_that_is_refused_stays_pending_until_it_is_accepted() {
     let now = Arc::new(Mutex::new(Act::error("14", "starting")));
     let (script, rest) = (now.clone(), faultless());
-    let server = Scripted::start(move |seen| match seen.path().ends_with("Validate") {
-        true => script.lock().unwrap().clone(),
-        false => rest(seen),
+    let server = Scripted::start(move |seen| {
+        if seen.path().ends_with("Validate") { script.lock().unwrap().clone() } else { rest(seen) }
     });
     let server = server.await;
     let (session, _) = open(server.address, "x").await.unwrap();
@@ -232,14 +230,16 @@ fn forgetful(renewed: Act) -> impl Fn(&Seen) -> Act + Send + Sync + 'static {
     move |seen| {
         if seen.path().ends_with("HandleCheckNothing") {
             let handle: HandleCheckNothingRequest = seen.message();
-            return match handle.adapter_config.is_some_and(|config| config.value == "s1") {
-                true => Act::error("5", "no such session"),
-                false => Act::message(&CheckResult::default()),
+            return if handle.adapter_config.is_some_and(|config| config.value == "s1") {
+                Act::error("5", "no such session")
+            } else {
+                Act::message(&CheckResult::default())
             };
         }
-        match seen.path().ends_with("Validate") && renewing.fetch_add(1, SeqCst) == 1 {
-            true => renewed.clone(),
-            false => rest(seen),
+        if seen.path().ends_with("Validate") && renewing.fetch_add(1, SeqCst) == 1 {
+            renewed.clone()
+        } else {
+            rest(seen)
         }
     }
 }
@@ -273,9 +273,8 @@ async fn a_lost_session_that_is_refused_or_unreachable_makes_calls_unavailable_u
 #[tokio::test]
 async fn a_call_is_sent_again_only_once_and_the_first_session_given_back() {
     let rest = faultless();
-    let mut server = Scripted::start(move |seen| match seen.path().ends_with("HandleCheckNothing") {
-        true => Act::error("5", "no such row"),
-        false => rest(seen),
+    let mut server = Scripted::start(move |seen| {
+        if seen.path().ends_with("HandleCheckNothing") { Act::error("5", "no such row") } else { rest(seen) }
     })
     .await;
     let (session, closing) = open(server.address, "x").await.unwrap();

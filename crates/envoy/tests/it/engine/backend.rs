@@ -159,10 +159,7 @@ impl HandlerBackend for Backend {
             script.pass(if params.amount < 0 { RELEASE } else { &name }, caller).await?;
             script.completed(&name, params.amount);
             let refusing = if params.amount < 0 { &script.kept } else { &script.exhausted };
-            let granted = match refusing.lock().unwrap().contains(&name) {
-                true => 0,
-                false => params.amount.abs(),
-            };
+            let granted = if refusing.lock().unwrap().contains(&name) { 0 } else { params.amount.abs() };
             let result = quota_result::Result { granted_amount: granted, ..quota_result::Result::default() };
             Ok(QuotaResult { quotas: [(name, result)].into() }.encode_to_vec().into())
         })

@@ -124,9 +124,10 @@ impl AggregatedMeshConfigService for Named {
         let mut requests = request.into_inner();
         let first = requests.message().await?.unwrap();
         let _ = requested.send(first.type_url.clone()).await;
-        let answer = match first.type_url == name {
-            true => Ok(MeshConfigResponse { type_url: first.type_url, ..whole("1", &["ns/a@1"]) }),
-            false => Err(Status::invalid_argument(format!("unsupported type_url {:?}", first.type_url))),
+        let answer = if first.type_url == name {
+            Ok(MeshConfigResponse { type_url: first.type_url, ..whole("1", &["ns/a@1"]) })
+        } else {
+            Err(Status::invalid_argument(format!("unsupported type_url {:?}", first.type_url)))
         };
         let acknowledged = stream::once(async move {
             let second = requests.message().await?.unwrap_or_default();
@@ -144,9 +145,10 @@ impl AggregatedMeshConfigService for Named {
         let mut requests = request.into_inner();
         let first = requests.message().await?.unwrap();
         let _ = requested.send(first.type_url.clone()).await;
-        let answer = match first.type_url == name {
-            true => Ok(changes("1", &["ns/a@1"], &[])),
-            false => Err(Status::invalid_argument(format!("unsupported type_url {:?}", first.type_url))),
+        let answer = if first.type_url == name {
+            Ok(changes("1", &["ns/a@1"], &[]))
+        } else {
+            Err(Status::invalid_argument(format!("unsupported type_url {:?}", first.type_url)))
         };
         let acknowledged = stream::once(async move {
             let second = requests.message().await?.unwrap_or_default();

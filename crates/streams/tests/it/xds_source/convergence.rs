@@ -127,10 +127,7 @@ fn response_arrived(
     held.resources.retain(|name, _| kept.wants(name));
     held.nonce.clone_from(&push.nonce);
     let wanted = held.wanted();
-    match good {
-        true => ack(push, &wanted.join(" ")),
-        false => nack(push, "", &wanted.join(" ")),
-    }
+    if good { ack(push, &wanted.join(" ")) } else { nack(push, "", &wanted.join(" ")) }
 }
 
 struct States(SotwStream);
@@ -339,9 +336,10 @@ impl<C: Client> World<C> {
             None => held.all = true,
             Some(_) => _ = held.names.insert(more.clone()),
         }
-        let request = match std::mem::replace(&mut held.opened, true) {
-            false => C::first(TYPES[at], held),
-            true => C::wants(TYPES[at], held, &[more], &[]),
+        let request = if std::mem::replace(&mut held.opened, true) {
+            C::wants(TYPES[at], held, &[more], &[])
+        } else {
+            C::first(TYPES[at], held)
         };
         self.up.push_back(request);
     }
