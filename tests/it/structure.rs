@@ -336,7 +336,7 @@ fn programs_and_tests_share_what_they_compile_and_the_program_alone_has_no_clock
     assert!(again.is_empty(), "add the features that tests turn on to tests/adapters/Cargo.toml: {again:?}");
     let everything = tree(&["-e", "normal,build,dev"]);
     let mut packages = BTreeMap::<_, Vec<_>>::new();
-    for line in &everything {
+    for line in everything.iter().filter(|line| !line.is_empty()) {
         let (package, features) = line.rsplit_once(' ').unwrap();
         packages.entry(package).or_default().push(features);
     }
