@@ -1,9 +1,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mixer_adapter_core::adapter::Adapter;
+use mixer_adapter_core::adapter::Faults;
 use mixer_adapter_list::{
-    List, Params,
+    ListSettings, Params,
     params::ListEntryType::{CaseInsensitiveStrings, IpAddresses, Regex, Strings},
 };
 
@@ -12,6 +12,6 @@ fuzz_target!(|text: &str| {
     for entry_type in [Strings, CaseInsensitiveStrings, IpAddresses, Regex] {
         let overrides = text.lines().map(str::to_owned).collect();
         let params = Params { overrides, entry_type: entry_type.into(), ..Params::default() };
-        let _ = List::validate(&params, &Default::default());
+        let _ = Faults::parse::<ListSettings>(params);
     }
 });
