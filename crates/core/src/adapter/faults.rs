@@ -11,7 +11,7 @@ use crate::value::format_duration;
 /// The longest duration of a setting: 100 years, which keeps times from overflowing.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Collects the faults of a configuration while [`Settings::parse`] reads it, and its probable mistakes.
+/// Collects the faults of a configuration while [`Settings::parse`](super::Settings::parse) reads it, and its probable mistakes.
 ///
 /// A setting is read in one expression, which names the field, its limits and its default:
 ///
@@ -39,7 +39,7 @@ pub struct Faults<'a> {
     access: &'a Access,
 }
 
-/// What [`Settings::parse`] says of a field: its limits and its default.
+/// The limits and the default of a field, as [`Settings::parse`](super::Settings::parse) declares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Declared {
