@@ -1,6 +1,6 @@
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, uri::Scheme};
 use prost::bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -23,7 +23,7 @@ pub type SendFuture = Pin<
 
 /// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts.
 ///
-/// It connects only to hosts that the configuration may reach (`--allow-hosts`), and follows no redirects.
+/// It connects only to hosts that the configuration may reach (`--allow-hosts`), and follows no redirects. An answer has at most 1 MiB.
 #[derive(Clone)]
 pub struct Http {
     transport: Option<Arc<dyn HttpTransport>>,
@@ -100,7 +100,7 @@ impl HttpRequest {
         self
     }
 
-    /// Sets `authorization` to a bearer token, which is read when the request is sent.
+    /// Sets `authorization` to a bearer token, which is read when the request is sent: over TLS, or to this machine.
     pub fn bearer(mut self, token: &Secret) -> Self {
         self.secret = Some(token.clone());
         self
@@ -144,16 +144,19 @@ impl HttpRequest {
         if !self.http.access.allows_host(host) {
             return Err(failed(format!("{host} is not in --allow-hosts")));
         }
-        let Some(transport) = &self.http.transport else {
-            return Err(failed("there is no HTTP client without a server".to_owned()));
-        };
         if let Some(secret) = &self.secret {
+            if url.scheme() != Some(&Scheme::HTTPS) && !is_this_machine(host) {
+                return Err(failed("would send the secret in the clear: use https".to_owned()));
+            }
             let token = secret.text().await.map_err(|error| failed(format!("{secret:?}: {error}")))?;
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
                 .map_err(|_| failed(format!("{secret:?} is not a token")))?;
             value.set_sensitive(true);
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
+        let Some(transport) = &self.http.transport else {
+            return Err(failed("there is no HTTP client without a server".to_owned()));
+        };
         match transport.send(request, self.http.access, self.timeout).await {
             Ok(response) => Ok(HttpResponse { url, response }),
             Err(error) => {
@@ -161,6 +164,11 @@ impl HttpRequest {
             }
         }
     }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse();
+    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 impl HttpResponse {
@@ -212,5 +220,29 @@ impl From<HttpError> for AdapterError {
     /// Converts into UNAVAILABLE.
     fn from(error: HttpError) -> Self {
         Self::unavailable(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::Context;
+
+    #[tokio::test]
+    async fn a_secret_is_sent_over_tls_or_to_this_machine() {
+        let context = Context::detached(());
+        let token =
+            context.secret("token_file", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await.unwrap();
+        for (url, is_refused) in [
+            ("http://example.com/", true),
+            ("http://127.0.0.1.example.com/", true),
+            ("https://example.com/", false),
+            ("http://[::1]/", false),
+            ("http://localhost/", false),
+        ] {
+            let error = context.http().get(url).bearer(&token).send().await.unwrap_err().to_string();
+            assert_eq!(error.contains("would send the secret in the clear"), is_refused, "{url}: {error}");
+        }
     }
 }

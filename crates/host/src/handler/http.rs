@@ -12,7 +12,7 @@ use mixer_adapter_core::{
 use mixer_adapter_net::{HttpClient, tls::SystemClient};
 
 /// The longest answer in bytes.
-const MAX_ANSWER: usize = 16 << 20;
+const MAX_ANSWER: usize = 1 << 20;
 
 /// Sends the requests of all adapters.
 #[derive(Debug, Default)]
