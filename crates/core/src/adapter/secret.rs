@@ -64,21 +64,27 @@ impl Secret {
     /// # Errors
     /// The file changed and cannot be read, or is not UTF-8.
     pub async fn text(&self) -> io::Result<SecretText> {
-        let current = self.lock().clone();
-        if current.checked.elapsed() < FRESH {
-            return Ok(current.text);
-        }
-        let file = self.0.clone();
+        let former = {
+            let mut current = self.lock();
+            if current.checked.elapsed() < FRESH {
+                return Ok(current.text.clone());
+            }
+            let former = current.clone();
+            // Other calls meanwhile use the former text, so that one looks at the file.
+            current.checked = Instant::now();
+            former
+        };
+        let (file, known) = (self.0.clone(), former.clone());
         let renewed = run(move || {
-            if version(&files::open(&file.location)?)? == current.version {
-                return Ok(Current { checked: Instant::now(), ..current });
+            if version(&files::open(&file.location)?)? == known.version {
+                return Ok(Current { checked: Instant::now(), ..known });
             }
             read(&file.location)
         });
-        let renewed = renewed.await?;
-        let text = renewed.text.clone();
-        *self.lock() = renewed;
-        Ok(text)
+        let renewed = renewed.await;
+        let current = renewed.as_ref().map_or(former, Clone::clone);
+        *self.lock() = current;
+        Ok(renewed?.text)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
@@ -105,4 +111,30 @@ fn read(location: &FileLocation) -> io::Result<Current> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
     let text = SecretText(text.trim_end_matches(['\r', '\n']).into());
     Ok(Current { text, version, checked: Instant::now() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::Context;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_secret_is_read_again_and_a_missing_one_is_an_error() {
+        let path = std::env::temp_dir().join(format!("mixer-adapter-secret-{}", std::process::id()));
+        fs::write(&path, "one\r\n").unwrap();
+        let secret = Context::detached(()).secret("token_file", &path).await.unwrap();
+        assert!(!format!("{secret:?} {:?}", secret.text().await.unwrap()).contains("one"));
+        fs::write(&path, "second").unwrap();
+        assert_eq!(secret.text().await.unwrap().expose(), "one", "looked at within a second");
+        tokio::time::advance(FRESH).await;
+        assert_eq!(secret.text().await.unwrap().expose(), "second");
+        fs::remove_file(&path).unwrap();
+        tokio::time::advance(FRESH).await;
+        secret.text().await.unwrap_err();
+        fs::write(&path, "third one").unwrap();
+        assert_eq!(secret.text().await.unwrap().expose(), "third one");
+        fs::remove_file(&path).unwrap();
+    }
 }
