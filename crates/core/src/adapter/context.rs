@@ -3,7 +3,7 @@ use std::{
     collections::HashMap,
     fmt, fs, io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use super::{
@@ -45,7 +45,9 @@ pub struct Environment {
 /// Values that the handlers of an adapter share, by their type.
 #[doc(hidden)]
 #[derive(Debug, Default)]
-pub struct Shared(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub struct Shared(Mutex<HashMap<TypeId, Arc<SharedValue>>>);
+
+type SharedValue = OnceLock<Arc<dyn Any + Send + Sync>>;
 
 impl<S> Context<S> {
     /// Makes the context of a handler outside of a server, for a test: every file may be reached, and nothing is retained.
@@ -148,8 +150,10 @@ impl<S> Context<S> {
     /// long as the server. For limits and connections of the process, in place of a static.
     pub fn shared<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> Arc<T> {
         let mut values = self.environment.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(create()));
-        match value.clone().downcast() {
+        let value = values.entry(TypeId::of::<T>()).or_default().clone();
+        // `create` may share further values.
+        drop(values);
+        match value.get_or_init(|| Arc::new(create())).clone().downcast() {
             Ok(value) => value,
             Err(_) => unreachable!("the key is the type of the value"),
         }
@@ -213,5 +217,19 @@ impl<S> fmt::Debug for Context<S> {
             .field("handler", handler)
             .field("access", access)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_value_is_created_once_and_may_share_others() {
+        let context = Context::detached(());
+        let create = || (*context.shared(|| 1_u8) + 1, *context.shared(|| 2_u16));
+        let value = context.shared(create);
+        assert_eq!(*value, (2, 2));
+        assert!(Arc::ptr_eq(&value, &context.shared(|| (0_u8, 0_u16))));
     }
 }
