@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body::Body;
 use http_body_util::Either;
 use tokio::{
@@ -295,7 +295,11 @@ impl<M: Methods> Shared<M> {
     where
         B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
     {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // Handlers receive the headers, and could log them.
+        if let Some(token) = head.headers.get_mut(AUTHORIZATION) {
+            token.set_sensitive(true);
+        }
         let headers = CallHeaders::read(&head.headers);
         check_protocol(&head.method, &headers)?;
         let answer = match self.with_headers(&headers, caller) {
