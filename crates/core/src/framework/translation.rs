@@ -7,6 +7,8 @@ use prost_reflect::{
     Cardinality, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value,
 };
 
+use super::log_text::log_text;
+
 /// How deep messages may be nested.
 const MAX_DEPTH: usize = 100;
 /// The number of values that are listed as lost.
@@ -44,7 +46,7 @@ pub trait Correspondence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// The path of the value, `lines[0].amount`.
+    /// The first KiB of the path of the value, `lines[0].amount`.
     pub path: String,
     /// Why it cannot be translated.
     pub reason: &'static str,
@@ -103,7 +105,7 @@ impl<C: Correspondence> Translation<'_, C> {
     /// Records a lost value.
     fn lose<T>(&mut self, path: &Path<'_>, reason: &'static str) -> Option<T> {
         if self.losses.len() < MAX_LOSSES {
-            self.losses.push(Loss { path: path.to_string(), reason });
+            self.losses.push(Loss { path: log_text(path), reason });
         }
         None
     }
