@@ -252,8 +252,10 @@ impl<T> Setting<'_, '_, T> {
 
     /// Refuses a value that cannot be parsed further.
     pub fn parse<V, E: Display>(mut self, parse: impl FnOnce(T) -> Result<V, E>) -> Option<V> {
-        let parsed = self.value.take().map(parse)?;
-        parsed.map_err(|error| self.fail(error.to_string())).ok()
+        let parsed = self.value.take().map(parse);
+        let parsed = parsed.and_then(|parsed| parsed.map_err(|error| self.fail(error.to_string())).ok());
+        self.faults.declared.push(self.declared);
+        parsed
     }
 
     /// Sets the value of an absent field.
