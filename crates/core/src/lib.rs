@@ -5,7 +5,7 @@
 //!
 //! - [`template`]: the trait of templates; the standard ones are in `mixer-adapter-templates`;
 //! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
-//! - [`Call`] and [`Context`]: what is known of a call, and what a handler has besides its configuration;
+//! - [`Call`] and [`Context`]: the instances of a call with its deadline and client, and what a handler has besides its configuration;
 //! - [`adapter`]: settings parsed from configurations ([`adapter::Settings`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;
 //! - [`metrics`]: counters of an adapter on the metrics page ([`Context::metrics`]);

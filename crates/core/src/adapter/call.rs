@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::QuotaRequest;
 
-/// A call of a handler: the instance, or all instances of a report, and what is known of the call. Derefs to the instance.
+/// A call of a handler: the instance, or all instances of a report, with the deadline and the client. Derefs to the instance.
 ///
 /// A quota call is `Call<quota::InstanceMsg, QuotaRequest>`: the instance with the amount that is requested.
 ///
@@ -37,7 +37,7 @@ pub struct Call<M, Q = ()> {
     info: CallInfo,
 }
 
-/// What is known of a call besides its instances.
+/// The properties of a call besides its instances.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct CallInfo {

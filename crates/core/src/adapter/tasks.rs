@@ -21,7 +21,7 @@ impl Drop for Tasks {
 }
 
 impl Tasks {
-    /// Runs tasks on a runtime, by default on the one that spawns them.
+    /// Runs tasks on `runtime`; without one, on the runtime of the caller of `spawn`.
     pub fn new(runtime: Option<Handle>) -> Self {
         Self { tasks: Mutex::new(Some(JoinSet::new())), runtime }
     }
