@@ -233,6 +233,26 @@ async fn idle_handlers_are_evicted() {
 }
 
 #[tokio::test]
+async fn a_handler_is_evicted_soon_when_another_configuration_replaced_its_own() {
+    let limits = TableLimits::default().idle(None).superseded(Duration::from_millis(100));
+    let serving = with_limits(limits).await;
+    let (client, former, current) = (serving.connect().await, ledger("former"), ledger("current"));
+    assert!(run_command(&client, "former", "allow").await.is_ok());
+    // Last calls are known to the millisecond.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert!(run_command(&client, "current", "allow").await.is_ok());
+    let host = serving.host.clone();
+    until("the former handler is closed", || {
+        host.expire_idle();
+        former.closed() == 1
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    host.expire_idle();
+    assert_eq!(current.closed(), 0, "no other one was opened since its last call");
+}
+
+#[tokio::test]
 async fn equal_configurations_share_a_handler_however_they_are_written() {
     let serving = with_limits(TableLimits::default()).await;
     let (client, ledger) = (serving.connect().await, ledger("equal"));
