@@ -17,7 +17,7 @@ use mixer_adapter_engine::{
     CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
     RequestLimit, RuleCounts,
 };
-use mixer_adapter_host::metrics::Latency;
+use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
 /// Selects a counter.
 type CounterOf<T> = fn(&T) -> &AtomicU64;
@@ -89,11 +89,25 @@ fn resources(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
     let Some(snapshot) = mixer.snapshot() else { return Ok(()) };
     let counts = snapshot.resource_counts();
     let rules = counts.rules.all();
-    let of_rules: [(_, _, CounterOf<RuleCounts>); 3] = [
-        ("mixer_adapter_rule_matches", "Evaluations in which the condition of a rule matched", |rule| {
-            &rule.matched
+    let of_rules: [(_, _, CounterOf<RuleCounts>); 5] = [
+        (
+            "mixer_adapter_rule_matches",
+            "Evaluations in which the condition of a rule matched, and cached answers of such evaluations",
+            |rule| &rule.matched,
+        ),
+        (
+            "mixer_adapter_rule_cached_matches",
+            "Cached answers among the matches of a rule, which call no handler",
+            |rule| &rule.cached,
+        ),
+        ("mixer_adapter_rule_denials", "Denials by an action of a rule, also by cached answers", |rule| {
+            &rule.denied
         }),
-        ("mixer_adapter_rule_denials", "Denials by an action of a rule", |rule| &rule.denied),
+        (
+            "mixer_adapter_rule_instance_errors",
+            "Instances of the actions of a rule that could not be built",
+            |rule| &rule.unbuilt,
+        ),
         (
             "mixer_adapter_rule_errors",
             "Evaluations in which the condition of a rule could not be evaluated",
@@ -108,8 +122,11 @@ fn resources(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
             rules.iter().map(|(rule, counts)| (&**rule, of(counts).load(Relaxed))),
         )?;
     }
-    let durations = rules.iter().map(|(rule, counts)| (&**rule, &counts.latency));
-    let help = "Time of calls of handlers for a rule, without those of reports";
+    let calls = rules.iter().map(|(rule, counts)| (&**rule, &counts.calls));
+    let name = ("mixer_adapter_rule_calls", "Calls of handlers for a rule, by gRPC code");
+    families.encode(name, None, ["rule", "code"], calls.clone().flat_map(calls_by_code))?;
+    let durations = calls.map(|(rule, calls)| (rule, calls.latency()));
+    let help = "Time of calls of handlers for a rule";
     latencies(families, ("mixer_adapter_rule_call_duration", help), "rule", durations)?;
     let instances = counts.instances.all();
     let of_instances: [(_, _, CounterOf<InstanceCounts>); 2] = [
@@ -121,16 +138,24 @@ fn resources(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
         families.used(name, help, "instance", counts)?;
     }
     let handlers = counts.handlers.all();
-    let calls = handlers.iter().flat_map(|(handler, calls)| {
-        calls.codes().map(move |(code, count)| {
-            ([Cow::from(&**handler), status_name(code as i32)], ConstCounter::new(count))
-        })
-    });
+    let calls = handlers.iter().map(|(handler, counts)| (&**handler, &counts.calls));
     let name = ("mixer_adapter_handler_calls", "Calls of handlers by rules, by gRPC code");
-    families.encode(name, None, ["handler", "code"], calls)?;
-    let durations = handlers.iter().map(|(handler, calls)| (&**handler, calls.latency()));
+    families.encode(name, None, ["handler", "code"], calls.clone().flat_map(calls_by_code))?;
+    let help = "Calls of handlers that cached answers made unnecessary";
+    let cached = handlers.iter().map(|(handler, counts)| (&**handler, counts.cached.load(Relaxed)));
+    families.used("mixer_adapter_handler_cached_calls", help, "handler", cached)?;
+    let durations = calls.map(|(handler, calls)| (handler, calls.latency()));
     let name = ("mixer_adapter_handler_call_duration", "Time of calls of handlers by rules");
     latencies(families, name, "handler", durations)
+}
+
+/// Returns the calls of a resource by code.
+fn calls_by_code<'r>(
+    (resource, calls): (&'r str, &'r CallMetrics),
+) -> impl Iterator<Item = ([Cow<'r, str>; 2], ConstCounter<u64>)> {
+    calls
+        .codes()
+        .map(move |(code, count)| ([resource.into(), status_name(code as i32)], ConstCounter::new(count)))
 }
 
 fn check_cache(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {

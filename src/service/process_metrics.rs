@@ -1,7 +1,7 @@
 //! Metrics of the process, under the names that all client libraries of Prometheus use, and of the build. By hand:
 //! `prometheus-client` has no collector of processes.
 
-use std::{fs, sync::LazyLock};
+use std::{fs, sync::LazyLock, time::SystemTime};
 
 use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge},
@@ -10,6 +10,7 @@ use prometheus_client::{
 
 use super::families::{Encoded, Families, loaded};
 use crate::{build_info, log_output};
+use mixer_adapter_net::tls;
 
 /// Encodes the metrics of the build and of the process.
 pub(crate) fn encode(families: &mut Families<'_>) -> Encoded {
@@ -21,6 +22,16 @@ pub(crate) fn encode(families: &mut Families<'_>) -> Encoded {
         let lines = loaded(["written", "dropped", "failed"], [&lines.written, &lines.dropped, &lines.failed]);
         families.counters("mixer_adapter_log_lines", "Lines of the log, by result", "result", lines)?;
     }
+    let ends = tls::certificate_ends();
+    let ends = ends.iter().filter_map(|(file, end)| {
+        let end = end.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(([file.to_string_lossy()], ConstGauge::new(end.as_secs_f64())))
+    });
+    let name = (
+        "mixer_adapter_certificate_end_timestamp",
+        "When the certificates of a file end, since the Unix epoch",
+    );
+    families.encode(name, Some(Unit::Seconds), ["file"], ends)?;
     ProcessUse::read().map_or(Ok(()), |process| process.encode(families))
 }
 

@@ -197,3 +197,84 @@ fn the_level_debug_has_no_frames_of_http_2() {
         assert_eq!(text.contains("h2::"), has_frames, "{text}");
     }
 }
+
+/// Rules whose conditions, instances and calls fail for some paths. `$AWAY` is the address of an adapter that is not there.
+const FAILING: &str = r#"
+kind: handler
+metadata: {name: away, namespace: istio-system}
+spec: {adapter: denier, connection: {address: "$AWAY"}}
+---
+kind: instance
+metadata: {name: bare, namespace: istio-system}
+spec: {template: checknothing, params: {}}
+---
+kind: rule
+metadata: {name: calls, namespace: istio-system}
+spec: {match: request.path == "/call", actions: [{handler: away, instances: [bare]}]}
+---
+kind: handler
+metadata: {name: paths, namespace: istio-system}
+spec: {compiledAdapter: listchecker, params: {overrides: [/admin], blacklist: true}}
+---
+kind: instance
+metadata: {name: user, namespace: istio-system}
+spec: {compiledTemplate: listentry, params: {value: 'request.headers["x-user"]'}}
+---
+kind: rule
+metadata: {name: instances, namespace: istio-system}
+spec: {match: request.path == "/instance", actions: [{handler: paths, instances: [user]}]}
+---
+kind: rule
+metadata: {name: conditions, namespace: istio-system}
+spec: {match: 'request.headers["x-user"] == "a"', actions: [{handler: paths, instances: [user]}]}
+"#;
+
+#[test]
+fn a_failed_decision_and_the_status_of_a_rule_name_the_handler_and_the_cause() {
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let config = format!("{}\n---\n{}", run(&["manifest", "denier"]).stdout, FAILING.replace("$AWAY", &away));
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("config.yaml"), config).unwrap();
+    let log = directory.path().join("decisions.log");
+    let config = ["--config", directory.path().to_str().unwrap(), "--on-match-error", "closed"];
+    let server = start(&log, &config);
+    for path in ["/call", "/instance", "/condition"] {
+        run(&["check", "-a", &format!("request.path={path}"), "--address", &server.grpc]);
+    }
+    let lines = lines(&log, 3);
+    let failed: Vec<(&str, &Json)> =
+        lines.iter().map(|line| (field(line, "verdict"), &line["failed"])).collect();
+    let condition = serde_json::json!({ "rule": "conditions.rule.istio-system", "cause": "condition" });
+    let part = |rule: &str, handler: &str, cause: &str| {
+        let [rule, handler] =
+            [format!("{rule}.rule.istio-system"), format!("{handler}.handler.istio-system")];
+        serde_json::json!({ "rule": rule, "handler": handler, "cause": cause })
+    };
+    let expected = [
+        ("failed", &serde_json::json!([condition, part("calls", "away", "UNAVAILABLE")])),
+        ("failed", &serde_json::json!([part("instances", "paths", "instance"), condition])),
+        ("denied", &serde_json::json!([condition])),
+    ];
+    for (found, expected) in failed.iter().zip(expected) {
+        assert_eq!(found.0, expected.0, "{lines:?}");
+        let mut parts = [found.1, expected.1].map(|parts| parts.as_array().unwrap().clone());
+        parts.iter_mut().for_each(|parts| parts.sort_by_key(ToString::to_string));
+        assert_eq!(parts[0], parts[1], "{lines:?}");
+    }
+    let status = server.get("/status");
+    let status: Json = serde_json::from_str(status.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let rules = status["in_use"]["rules"].as_array().unwrap();
+    let rule = |name: &str| rules.iter().find(|rule| field(rule, "name").starts_with(name)).unwrap();
+    let calls = rule("calls");
+    assert_eq!(calls["failed_calls"], serde_json::json!({ "UNAVAILABLE": 1 }));
+    assert_eq!(calls["last_failure"]["handler"], "away.handler.istio-system");
+    assert_eq!(calls["last_failure"]["cause"], "UNAVAILABLE");
+    assert_eq!((&rule("instances")["unbuilt"], &rule("conditions")["failed"]), (&1.into(), &3.into()));
+    let page = server.get("/metrics");
+    for series in [
+        r#"mixer_adapter_rule_calls_total{rule="calls.rule.istio-system",code="UNAVAILABLE"} 1"#,
+        r#"mixer_adapter_rule_instance_errors_total{rule="instances.rule.istio-system"} 1"#,
+    ] {
+        assert!(page.lines().any(|line| line == series), "{series}: {page}");
+    }
+}

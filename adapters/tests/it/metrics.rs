@@ -184,6 +184,23 @@ fn the_rules_that_are_shipped_pass_their_tests() {
     }
 }
 
+#[test]
+fn every_alert_leads_to_its_section() {
+    let rules = fs::read_to_string(shipped("prometheus/rules.yaml")).unwrap();
+    let rules: Json = serde_saphyr::from_str(&rules).unwrap();
+    let groups = rules["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    let alerts: Vec<&Json> = rules.filter(|rule| rule["alert"].is_string()).collect();
+    let page = fs::read_to_string(shipped("../docs/operating/alerts.md")).unwrap();
+    assert_eq!(page.matches("\n## ").count(), alerts.len());
+    for alert in alerts {
+        let name = alert["alert"].as_str().unwrap();
+        let url = format!("docs/operating/alerts.md#{}", name.to_lowercase());
+        assert_eq!(alert["annotations"]["runbook_url"], url);
+        assert!(page.contains(&format!("\n## {name}\n")), "{name}");
+    }
+}
+
 /// A Prometheus that scrapes a server every second and has the rules that are shipped; killed when this is dropped.
 struct Prometheus {
     child: Child,
@@ -241,6 +258,8 @@ fn every_query_that_is_shipped_is_answered_by_a_real_prometheus() {
     let Some(program) = debian::unpacked("prometheus", "prometheus") else { return };
     let server = Server::start(&["--check-cache", "100"]);
     use_sample(&server);
+    // Which the cache answers.
+    run(&["check", "-a", "request.path=/x", "--address", &server.grpc]);
     let port = server.admin.rsplit_once(':').unwrap().1;
     let prometheus = Prometheus::start(&program, &format!("127.0.0.1:{port}"));
     let limit = Duration::from_secs(60);

@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 use super::{
     dispatch::{AllocationMode, QuotaRequest},
     remote::{RemoteAdapter, Session},
+    resource_counts::HandlerCounts,
     wire,
 };
 use mixer_adapter_core::framework::{
@@ -26,7 +27,6 @@ use mixer_adapter_host::{
     handler::{
         BoxFuture, CallContext, CallError, Caller, FailedCall, Handler, Resolver, instance_list, log_failure,
     },
-    metrics::CallMetrics,
 };
 
 /// The backend of a handler.
@@ -68,8 +68,8 @@ pub struct RuntimeHandler {
     target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
     failure_log: FailureLogLimit,
-    /// The counters of calls.
-    pub(crate) counts: Arc<CallMetrics>,
+    /// The counters.
+    pub(crate) counts: Arc<HandlerCounts>,
 }
 
 impl RuntimeHandler {
@@ -102,7 +102,7 @@ impl RuntimeHandler {
     ) -> Result<Bytes, Status> {
         let start = Instant::now();
         let answer = self.target.call(template, self.request(template, instances, quota), caller).await;
-        self.counts.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), start.elapsed());
+        self.counts.calls.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), start.elapsed());
         answer.inspect_err(|status| {
             if !self.target.logs_failures() {
                 self.log_failure(template, names, caller, status);

@@ -18,6 +18,7 @@ pub mod dictionary;
 pub mod dispatch;
 mod engine;
 pub mod expression;
+mod failed_part;
 mod handler;
 mod instance;
 mod limits;
@@ -38,13 +39,15 @@ pub use control::{Awaited, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_outcome};
 pub use decision_id::{DecisionIds, is_decision_id};
 pub use engine::Mixer;
+pub use failed_part::{FailedPart, FailedParts, FailureCause};
 pub use handler::{HandlerBackend, QuotaParams, RuntimeHandler};
 pub use instance::FieldInput;
 pub use limits::{Budget, LimitError, RequestLimit, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};
 pub use references::References;
 pub use resource_counts::{
-    Counters, InstanceCounts, LastLimit, OTHER, QuotaCounts, ResourceCounts, RuleCounts,
+    Counters, HandlerCounts, InstanceCounts, LastFailure, LastLimit, OTHER, QuotaCounts, ResourceCounts,
+    RuleCounts,
 };
 pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 

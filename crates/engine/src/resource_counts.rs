@@ -6,13 +6,15 @@ use std::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+use tonic::Code;
 
+use crate::failed_part::FailureCause;
 use mixer_adapter_core::proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit;
-use mixer_adapter_host::metrics::{CallMetrics, Latency};
+use mixer_adapter_host::metrics::CallMetrics;
 
 /// The name of the counters of all resources beyond the first 500 of a kind.
 pub const OTHER: &str = "other";
@@ -26,8 +28,8 @@ const MAX_NAMES: usize = 500;
 pub struct ResourceCounts {
     /// The counters of rules.
     pub rules: Counters<RuleCounts>,
-    /// The calls of handlers.
-    pub handlers: Counters<CallMetrics>,
+    /// The counters of handlers.
+    pub handlers: Counters<HandlerCounts>,
     /// The counters of instances.
     pub instances: Counters<InstanceCounts>,
 }
@@ -36,14 +38,98 @@ pub struct ResourceCounts {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct RuleCounts {
-    /// Evaluations in which the condition matched.
+    /// Evaluations in which the condition matched, and cached answers of such evaluations.
     pub matched: AtomicU64,
-    /// Denials by an action.
+    /// The number of cached answers among `matched`.
+    pub cached: AtomicU64,
+    /// Denials by an action, also by cached answers.
     pub denied: AtomicU64,
     /// Evaluations in which the condition could not be evaluated.
     pub failed: AtomicU64,
-    /// The durations of the calls of handlers for the rule, except reports, which rules share.
-    pub latency: Latency,
+    /// Instances of the rule that could not be built.
+    pub unbuilt: AtomicU64,
+    /// The calls of handlers for the rule. A call of a report counts for each rule that has instances in it.
+    pub calls: CallMetrics,
+    last_failure: Mutex<Option<LastFailure>>,
+}
+
+/// The last failure in the actions of a rule.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LastFailure {
+    /// The full name of the handler.
+    pub handler: Arc<str>,
+    /// The cause.
+    pub cause: FailureCause,
+    /// When it occurred.
+    pub at: Instant,
+}
+
+impl RuleCounts {
+    /// Counts a call of a handler for the rule.
+    pub(crate) fn record_call(&self, handler: &Arc<str>, code: Code, took: Duration) {
+        self.calls.record(code, took);
+        if code != Code::Ok {
+            self.note_failure(handler, FailureCause::Call(code));
+        }
+    }
+
+    /// Counts an instance that could not be built.
+    pub(crate) fn add_unbuilt(&self, handler: &Arc<str>) {
+        self.unbuilt.fetch_add(1, Relaxed);
+        self.note_failure(handler, FailureCause::Instance);
+    }
+
+    fn note_failure(&self, handler: &Arc<str>, cause: FailureCause) {
+        // Another failure at the same time is as good.
+        if let Some(mut last) = self.last_failure.try_lock() {
+            *last = Some(LastFailure { handler: handler.clone(), cause, at: Instant::now() });
+        }
+    }
+
+    /// Returns the last failure of a call or an instance.
+    pub fn last_failure(&self) -> Option<LastFailure> {
+        self.last_failure.lock().clone()
+    }
+}
+
+/// The counters of a handler.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct HandlerCounts {
+    /// The calls.
+    pub calls: CallMetrics,
+    /// Calls that cached answers made unnecessary.
+    pub cached: AtomicU64,
+}
+
+/// The counters that each use of a cached answer adds to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnswerOrigin {
+    pub(crate) matched: Vec<Arc<RuleCounts>>,
+    pub(crate) denied: Vec<Arc<RuleCounts>>,
+    pub(crate) called: Vec<Arc<HandlerCounts>>,
+}
+
+impl AnswerOrigin {
+    /// Counts a use of the answer. Its rules have been counted already if they were `evaluated` for this request.
+    pub(crate) fn count_use(&self, evaluated: bool) {
+        for rule in self.matched.iter().filter(|_| !evaluated) {
+            rule.matched.fetch_add(1, Relaxed);
+            rule.cached.fetch_add(1, Relaxed);
+        }
+        for rule in &self.denied {
+            rule.denied.fetch_add(1, Relaxed);
+        }
+        for handler in self.called.iter().filter(|_| !evaluated) {
+            handler.cached.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The approximate size of its references in bytes.
+    pub(crate) fn size(&self) -> usize {
+        (self.matched.len() + self.denied.len() + self.called.len()) * size_of::<usize>()
+    }
 }
 
 /// The counters of an instance.

@@ -7,7 +7,7 @@ use std::{
 
 use mixer_adapter_core::framework::{log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
-    Budget, CheckOutcome,
+    Budget, CheckOutcome, FailedParts,
     decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
 };
@@ -31,6 +31,8 @@ pub(crate) struct Origin {
     cache: Option<CacheUse>,
     /// The attributes for the decision log.
     attributes: Option<LoggedAttributes>,
+    /// The parts that failed.
+    failed: FailedParts,
 }
 
 impl Services {
@@ -52,7 +54,8 @@ impl Services {
         let outcome_name = CheckOutcome::NAMES[outcome as usize];
         tracing::debug!(decision_id, outcome = outcome_name, rules = ?origin.details.rules, "a request was checked");
         if let Some(logged) = logged {
-            let check = LoggedDecision::Check { verdict: outcome_name, rules: &origin.details.rules };
+            let (rules, failed) = (&origin.details.rules, &origin.failed);
+            let check = LoggedDecision::Check { verdict: outcome_name, rules, failed };
             logged.log(check, decision.denial(), caller.peer_name(), origin.attributes.as_ref());
         }
         self.mixer.counts().check(outcome, start.elapsed());
@@ -95,6 +98,7 @@ impl Services {
         let mut request = Request::new(&snapshot, bag, caller).with_budget(budget).strict();
         origin.tenant.push_str(request.tenant());
         let answer = request.answer().await;
+        origin.failed = request.take_failed();
         self.mixer.counts().request(request.counts());
         origin.cache = request.cache_use().cloned();
         origin.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));

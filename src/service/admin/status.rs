@@ -6,8 +6,9 @@ use serde_json::{Value as Json, json};
 use tonic::Code;
 
 use super::Admin;
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{Mixer, QuotaCounts, Snapshot};
-use mixer_adapter_host::metrics::Latency;
+use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
 /// Returns the state of a server.
 pub(super) fn status(admin: &Admin) -> Json {
@@ -46,20 +47,33 @@ fn in_use(snapshot: &Snapshot) -> Json {
             "name": &*name,
             // A file and a line, or the address of a server.
             "place": snapshot.place(&name),
+            // Cached answers are included; `cached` is their number.
             "matched": counts.matched.load(Relaxed),
+            "cached": counts.cached.load(Relaxed),
             "denied": counts.denied.load(Relaxed),
             // Evaluations in which the condition could not be evaluated.
             "failed": counts.failed.load(Relaxed),
-            // Of the calls of handlers for the rule, without reports.
-            "mean_micros": mean_micros(&counts.latency),
+            "unbuilt": counts.unbuilt.load(Relaxed),
+            // Of its calls of handlers, by gRPC code.
+            "failed_calls": failed_calls(&counts.calls),
+            "last_failure": counts.last_failure().map(|last| json!({
+                "handler": &*last.handler,
+                "cause": last.cause.name(),
+                "seconds_ago": last.at.elapsed().as_secs(),
+            })),
+            "mean_micros": mean_micros(counts.calls.latency()),
         })
     });
-    let handlers = counts.handlers.all().into_iter().map(|(name, calls)| {
+    let handlers = counts.handlers.all().into_iter().map(|(name, counts)| {
+        let calls = &counts.calls;
         let all: u64 = calls.codes().map(|(_, count)| count).sum();
         json!({
             "name": &*name,
             "calls": all,
+            // Calls that cached answers made unnecessary.
+            "cached": counts.cached.load(Relaxed),
             "failed": all - calls.count(Code::Ok),
+            "failed_calls": failed_calls(calls),
             "mean_micros": mean_micros(calls.latency()),
         })
     });
@@ -76,6 +90,12 @@ fn in_use(snapshot: &Snapshot) -> Json {
         "instances": built.collect::<Vec<_>>(),
         "quotas": quotas.collect::<Vec<_>>(),
     })
+}
+
+/// Returns the numbers of failed calls by gRPC code.
+fn failed_calls(calls: &CallMetrics) -> Json {
+    let failed = calls.codes().filter(|(code, _)| *code != Code::Ok);
+    failed.map(|(code, count)| (status_name(code as i32).into_owned(), Json::from(count))).collect()
 }
 
 /// Returns `None` for an instance that is not a quota, or that was not requested.

@@ -23,7 +23,7 @@ use mixer_adapter_core::{
     proto,
 };
 use mixer_adapter_engine::{
-    Budget, CheckOutcome, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, Snapshot,
+    Budget, CheckOutcome, FailedParts, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, Snapshot,
     attribute::Bag,
     decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dictionary::WORDS,
@@ -186,6 +186,8 @@ async fn counted_check(
 struct Basis {
     details: Arc<AnswerDetails>,
     attributes: Option<LoggedAttributes>,
+    failed: FailedParts,
+    failed_quotas: FailedParts,
 }
 
 /// Logs a check and its quotas.
@@ -206,13 +208,14 @@ fn log_check(
         Err(status) => Some((status.code() as i32, status.message())),
     };
     let verdict = CheckOutcome::NAMES[outcome as usize];
-    let check = LoggedDecision::Check { verdict, rules: &basis.details.rules };
+    let check = LoggedDecision::Check { verdict, rules: &basis.details.rules, failed: &basis.failed };
     logged.log(check, status, &peer, basis.attributes.as_ref());
     for (quota, result) in answer.iter().flat_map(|response| &response.quotas) {
         let amount = asked.quotas.get(quota).map_or(0, |params| params.amount);
         let granted = result.granted_amount;
         let verdict = QUOTA_OUTCOMES[quota_outcome(granted, amount)];
-        let quota = LoggedDecision::Quota { verdict, quota, amount: Some(amount), granted: Some(granted) };
+        let (amount, granted, failed) = (Some(amount), Some(granted), &basis.failed_quotas);
+        let quota = LoggedDecision::Quota { verdict, quota, amount, granted, failed };
         // The line of the check has the attributes.
         logged.log(quota, None, &peer, None);
     }
@@ -246,6 +249,7 @@ async fn traced_check(
         request = request.with_trace(trace);
     }
     let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
+    basis.failed_quotas = request.take_failed();
     basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
     mixer.counts().request(request.counts());
     if let Some(trace) = trace {
@@ -279,7 +283,9 @@ async fn answer(
     mut pace: Pace,
     basis: &mut Basis,
 ) -> Result<CheckResponse, Status> {
-    let answer = request.answer().await.map_err(|error| status(mixer, Code::Internal, error))?;
+    let answer = request.answer().await;
+    basis.failed = request.take_failed();
+    let answer = answer.map_err(|error| status(mixer, Code::Internal, error))?;
     basis.details = answer.details;
     let allowed = answer.status.code == 0;
     let mut response = CheckResponse {
@@ -346,13 +352,15 @@ async fn counted_report(
     trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     let requests = asked.attributes.len();
-    let answer = traced_report(mixer, asked, &caller, trace).await;
+    let mut failed = FailedParts::default();
+    let answer = traced_report(mixer, asked, &caller, &mut failed, trace).await;
     mixer.counts().report(requests, answer.is_ok());
     answer.inspect_err(|status| {
         log_failed(&caller, status, "report failed");
         if let Some(logged) = logged {
             let status = Some((status.code() as i32, status.message()));
-            logged.log(LoggedDecision::Report { requests }, status, caller.peer_name(), None);
+            let report = LoggedDecision::Report { requests, failed: &failed };
+            logged.log(report, status, caller.peer_name(), None);
         }
     })
 }
@@ -364,6 +372,7 @@ async fn traced_report(
     mixer: &Mixer,
     asked: ReportRequest,
     caller: &Caller,
+    failed: &mut FailedParts,
     mut trace: Option<&mut Trace>,
 ) -> Result<ReportResponse, Status> {
     known_words(asked.global_word_count)?;
@@ -415,6 +424,8 @@ async fn traced_report(
         added.map_err(|error| over_limit(mixer, error))?;
         pace.step(budget.bytes() - before).await?;
     }
-    report.flush(caller, trace).await.map_err(|error| status(mixer, Code::Unknown, error))?;
+    let delivered = report.flush(caller, trace).await;
+    failed.append(report.failed_parts());
+    delivered.map_err(|error| status(mixer, Code::Unknown, error))?;
     Ok(ReportResponse {})
 }

@@ -14,6 +14,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType,
+    date_time_ymd,
 };
 use rustls_pki_types::CertificateDer;
 use tempfile::TempDir;
@@ -65,7 +66,17 @@ impl Authority {
 
     /// Issues a certificate for names, IP addresses and URIs.
     pub fn issue(&self, names: &[&str]) -> Certified {
+        self.issue_with(names, CertificateParams::new([]).unwrap())
+    }
+
+    /// The same, valid from the beginning of one year to that of another.
+    pub fn issue_for_years(&self, names: &[&str], start: i32, end: i32) -> Certified {
         let mut params = CertificateParams::new([]).unwrap();
+        [params.not_before, params.not_after] = [start, end].map(|year| date_time_ymd(year, 1, 1));
+        self.issue_with(names, params)
+    }
+
+    fn issue_with(&self, names: &[&str], mut params: CertificateParams) -> Certified {
         params.subject_alt_names = names.iter().map(|name| subject(name)).collect();
         let key = KeyPair::generate().unwrap();
         let certificate = pem("CERTIFICATE", params.signed_by(&key, &self.issuer).unwrap().der());

@@ -5,6 +5,7 @@ mod bad_input;
 mod bootstrap;
 mod checks;
 mod connections;
+mod counts;
 mod denials;
 mod examples;
 mod failures;

@@ -9,7 +9,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::signature::names_size;
-use crate::{References, answer::CheckAnswer};
+use crate::{References, answer::CheckAnswer, resource_counts::AnswerOrigin};
 
 /// The validity of an expired answer that is used because a backend is down. Afterwards it is evaluated again.
 const STALE_VALIDITY: Duration = Duration::from_secs(1);
@@ -19,6 +19,7 @@ const STALE_VALIDITY: Duration = Duration::from_secs(1);
 pub(super) struct CachedAnswer {
     answer: CheckAnswer,
     references: Arc<References>,
+    origin: Arc<AnswerOrigin>,
     names: Arc<[Box<str>]>,
     /// When it was evaluated.
     pub(super) created: Instant,
@@ -37,6 +38,7 @@ pub(super) struct CachedAnswer {
 pub(crate) struct Evaluated<'a> {
     pub(crate) answer: &'a CheckAnswer,
     pub(crate) references: &'a References,
+    pub(crate) origin: &'a AnswerOrigin,
     /// The time after its expiry during which it may be used if a backend is down.
     pub(crate) stale_if_error: Duration,
     pub(crate) cost: Cost,
@@ -55,6 +57,7 @@ pub(crate) struct Cost {
 pub(crate) struct Found {
     pub(crate) answer: CheckAnswer,
     pub(crate) references: Arc<References>,
+    pub(crate) origin: Arc<AnswerOrigin>,
     pub(crate) key: AnswerKey,
     pub(crate) is_stale: bool,
 }
@@ -71,7 +74,7 @@ pub struct AnswerKey {
 impl CachedAnswer {
     /// Creates an answer, which is valid from the start of its evaluation; `None` if it is valid only for the current request.
     pub(super) fn new(evaluated: Evaluated<'_>, names: Arc<[Box<str>]>, now: Instant) -> Option<Self> {
-        let Evaluated { answer, references, stale_if_error, cost } = evaluated;
+        let Evaluated { answer, references, origin, stale_if_error, cost } = evaluated;
         let valid_for = Duration::try_from(answer.valid_duration).unwrap_or_default();
         // The request that is being answered is the first use.
         let uses = answer.max_uses.map(|uses| i64::from(uses) - 1);
@@ -86,6 +89,7 @@ impl CachedAnswer {
         Some(Self {
             answer: answer.clone(),
             references: Arc::new(references.clone()),
+            origin: Arc::new(origin.clone()),
             names,
             created: now,
             expires,
@@ -119,7 +123,8 @@ impl CachedAnswer {
             }
         }
         answer.valid_duration = prost_types::Duration::try_from(key.valid_for).unwrap_or_default();
-        Some(Found { answer, references: self.references.clone(), key, is_stale: self.is_stale })
+        let (references, origin) = (self.references.clone(), self.origin.clone());
+        Some(Found { answer, references, origin, key, is_stale: self.is_stale })
     }
 
     pub(super) fn key(&self, now: Instant) -> AnswerKey {
@@ -128,7 +133,8 @@ impl CachedAnswer {
 
     /// The approximate size in bytes, including the names of the key, which answers may share.
     pub(super) fn size(&self) -> usize {
-        let contents = self.answer.size() + self.references.size() + names_size(&self.names);
-        size_of::<Self>() + size_of::<References>() + contents
+        let contents =
+            self.answer.size() + self.references.size() + self.origin.size() + names_size(&self.names);
+        size_of::<Self>() + size_of::<References>() + size_of::<AnswerOrigin>() + contents
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     answer::CheckAnswer,
     attribute::{AttributeValue, Attributes, StringMap, Vocabulary},
+    resource_counts::AnswerOrigin,
 };
 use mixer_adapter_core::{proto::Status, value::ValueType};
 
@@ -48,7 +49,8 @@ impl CheckCache {
         stale: u64,
     ) -> Option<AnswerKey> {
         let stale_if_error = Duration::from_secs(stale);
-        let evaluated = Evaluated { answer, references, stale_if_error, cost: Cost::default() };
+        let origin = &AnswerOrigin::default();
+        let evaluated = Evaluated { answer, references, origin, stale_if_error, cost: Cost::default() };
         self.insert(namespace, bag, evaluated, false)
     }
 }

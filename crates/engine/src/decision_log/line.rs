@@ -6,7 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::mask::Masks;
-use crate::{attribute::Bag, trace::is_zero};
+use crate::{
+    attribute::Bag,
+    failed_part::{FailedPart, FailedParts},
+    trace::is_zero,
+};
 use mixer_adapter_core::framework::{log_text::log_text, status::status_name};
 
 /// Maximum size of the attributes of one line in bytes; further ones are omitted.
@@ -33,6 +37,8 @@ pub enum LoggedDecision<'d> {
         verdict: &'d str,
         /// The full names of the rules that decided.
         rules: &'d [Arc<str>],
+        /// The parts that failed.
+        failed: &'d FailedParts,
     },
     /// A quota request.
     Quota {
@@ -44,11 +50,15 @@ pub enum LoggedDecision<'d> {
         amount: Option<i64>,
         /// The amount granted.
         granted: Option<i64>,
+        /// The parts that failed.
+        failed: &'d FailedParts,
     },
     /// A report that failed.
     Report {
         /// Number of requests.
         requests: usize,
+        /// The parts that failed.
+        failed: &'d FailedParts,
     },
     /// An entry of an access log, which only the [recent decisions](super::RecentDecisions) have.
     LogEntry,
@@ -93,6 +103,8 @@ pub(super) struct Line<'d> {
     message: Option<String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     rules: Vec<&'d str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    failed: &'d [FailedPart],
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +141,7 @@ impl<'d> Line<'d> {
             code: status.map(|(code, _)| status_name(code).into_owned()),
             message: status.map(|(_, message)| masks.text(message)).filter(|message| !message.is_empty()),
             rules: Vec::new(),
+            failed: &[],
             quota: None,
             amount: None,
             granted: None,
@@ -139,16 +152,17 @@ impl<'d> Line<'d> {
             omitted: attributes.map_or(0, |attributes| attributes.omitted),
         };
         match decision {
-            LoggedDecision::Check { verdict, rules } => {
-                (line.kind, line.verdict) = ("check", verdict);
+            LoggedDecision::Check { verdict, rules, failed } => {
+                (line.kind, line.verdict, line.failed) = ("check", verdict, failed.list());
                 line.rules = rules.iter().map(|rule| &**rule).collect();
             }
-            LoggedDecision::Quota { verdict, quota, amount, granted } => {
-                (line.kind, line.verdict) = ("quota", verdict);
+            LoggedDecision::Quota { verdict, quota, amount, granted, failed } => {
+                (line.kind, line.verdict, line.failed) = ("quota", verdict, failed.list());
                 (line.quota, line.amount, line.granted) = (Some(log_text(quota)), amount, granted);
             }
-            LoggedDecision::Report { requests } => {
-                (line.kind, line.verdict, line.requests) = ("report", "failed", Some(requests));
+            LoggedDecision::Report { requests, failed } => {
+                (line.kind, line.verdict, line.failed) = ("report", "failed", failed.list());
+                line.requests = Some(requests);
             }
             LoggedDecision::LogEntry => {}
         }

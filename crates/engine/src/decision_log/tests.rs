@@ -9,7 +9,7 @@ use mixer_adapter_core::value::ValueType;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::attribute::Vocabulary;
+use crate::{attribute::Vocabulary, failed_part::FailedParts};
 
 /// An output that a test reads.
 #[derive(Clone, Default)]
@@ -33,7 +33,9 @@ impl io::Write for Output {
     }
 }
 
-const ALLOWED: LoggedDecision<'_> = LoggedDecision::Check { verdict: "allowed", rules: &[] };
+/// No failed parts.
+const NONE: &FailedParts = &FailedParts::NONE;
+const ALLOWED: LoggedDecision<'_> = LoggedDecision::Check { verdict: "allowed", rules: &[], failed: NONE };
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
@@ -55,7 +57,7 @@ fn masked_attributes_and_keys_have_no_values_in_the_log() {
     let log = DecisionLog::default().with_output(output.clone(), 1.0).unwrap();
     let call = log.begin(Api::Mixer, None).unwrap();
     let rules: [Arc<str>; 1] = ["r.rule.ns".into()];
-    let denied = LoggedDecision::Check { verdict: "denied", rules: &rules };
+    let denied = LoggedDecision::Check { verdict: "denied", rules: &rules, failed: NONE };
     call.log(denied, Some((7, "/?token=secret is closed")), "1.2.3.4", call.attributes(&bag).as_ref());
     assert!(log.flush(LONG));
     let line = &output.lines()[0];
@@ -169,7 +171,8 @@ fn attributes_without_room_and_long_names_of_quotas_are_marked() {
     let call = log.begin(Api::Mixer, None).unwrap();
     call.log(ALLOWED, None, "", call.attributes(&bag).as_ref());
     let name = "q".repeat(20_000);
-    let quota = LoggedDecision::Quota { verdict: "granted", quota: &name, amount: None, granted: None };
+    let (verdict, quota) = ("granted", &*name);
+    let quota = LoggedDecision::Quota { verdict, quota, amount: None, granted: None, failed: NONE };
     call.log(quota, None, "", None);
     assert!(log.flush(LONG));
     let [check, quota] = &output.lines()[..] else { panic!() };

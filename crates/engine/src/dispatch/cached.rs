@@ -32,7 +32,7 @@ impl<'s> Request<'s> {
         let (mut waited, mut may_wait) = (false, true);
         let (missed, leader) = loop {
             let missed = match cache.find(self.tenant(), &self.bag) {
-                Ok(found) => return Ok(self.reuse(cache, found, waited)),
+                Ok(found) => return Ok(self.reuse(cache, found, waited, false)),
                 Err(missed) => missed,
             };
             let joined = if may_wait { cache.join(&missed) } else { Joined::Alone };
@@ -41,7 +41,7 @@ impl<'s> Request<'s> {
                 Joined::Leads(leader) => {
                     // An equal request may have been answered in the meantime.
                     match cache.find(self.tenant(), &self.bag) {
-                        Ok(found) => return Ok(self.reuse(cache, found, waited)),
+                        Ok(found) => return Ok(self.reuse(cache, found, waited, false)),
                         Err(missed) => break (missed, Some(leader)),
                     }
                 }
@@ -57,7 +57,9 @@ impl<'s> Request<'s> {
         // A generated attribute may change the namespace.
         let tenant = self.tenant().to_owned();
         let start = Instant::now();
+        self.record.origin = Some(Box::default());
         let result = self.evaluate().await;
+        let origin = self.record.origin.take().unwrap_or_default();
         let evaluation = self.evaluation;
         if evaluation.allows_stale()
             && let Some(found) = cache.renew(&missed)
@@ -65,7 +67,7 @@ impl<'s> Request<'s> {
             if let Some(leader) = leader {
                 leader.complete();
             }
-            return Ok(self.reuse(cache, found, false));
+            return Ok(self.reuse(cache, found, false, true));
         }
         let answer =
             result.as_ref().ok().filter(|_| evaluation.is_complete() && !evaluation.has_ignored_failure);
@@ -74,6 +76,7 @@ impl<'s> Request<'s> {
                 answer,
                 references: &self.references,
                 stale_if_error: evaluation.caching.stale_if_error,
+                origin: &origin,
                 cost: Cost { calls: evaluation.calls, took: start.elapsed() },
             };
             let is_awaited = leader.as_ref().is_some_and(Leader::is_awaited);
@@ -90,13 +93,15 @@ impl<'s> Request<'s> {
         result
     }
 
-    fn reuse(&mut self, cache: &CheckCache, found: Found, waited: bool) -> CheckAnswer {
+    /// Uses a cached answer, after this request has `waited` for an equal one, or was itself `evaluated` and failed.
+    fn reuse(&mut self, cache: &CheckCache, found: Found, waited: bool, evaluated: bool) -> CheckAnswer {
         let outcome = match (found.is_stale, waited) {
             (true, _) => CacheOutcome::Stale,
             (false, true) => CacheOutcome::Coalesced,
             (false, false) => CacheOutcome::Hit,
         };
         cache.counts().request(outcome);
+        found.origin.count_use(evaluated);
         self.reused_references = Some(found.references);
         self.cache_use = Some(CacheUse { outcome, key: Some(found.key) });
         found.answer

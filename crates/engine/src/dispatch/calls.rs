@@ -12,6 +12,7 @@ use super::{
     evaluator::{Evaluator, PlannedCall},
 };
 use crate::{
+    failed_part::FailureCause,
     handler::QuotaParams,
     policy::{FailureEffect, OnFailure},
     trace::{Step, status_text},
@@ -69,7 +70,7 @@ async fn call<'s>(
     let instances = std::slice::from_ref(&planned.instance);
     let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;
     let took = start.elapsed();
-    planned.group.counts.latency.record(took);
+    planned.group.counts.record_call(&destination.handler.name, code_of(&answer), took);
     CompletedCall { answer, took, planned }
 }
 
@@ -92,13 +93,24 @@ impl CompletedCall<'_> {
 
 impl Evaluator<'_, '_> {
     /// Converts an adapter's error to a failure of the request.
-    pub(super) fn failure(&mut self, handler: &str, status: &Status) -> FailureEffect {
+    pub(super) fn failure(&mut self, call: &CompletedCall<'_>, status: &Status) -> FailureEffect {
+        self.call_failed(call, status);
         let policy = match status.code() {
             Code::DeadlineExceeded => self.context.policy.timeout,
             _ => self.context.policy.adapter_error,
         };
+        policy.of_call(|| failure_text(call.handler(), status))
+    }
+
+    /// Records a call that failed, or whose answer cannot be used.
+    pub(super) fn call_failed(&mut self, call: &CompletedCall<'_>, status: &Status) {
+        let PlannedCall { group, destination, .. } = &call.planned;
         self.evaluation.call_failed(status.code());
-        policy.of_call(|| failure_text(handler, status))
+        self.record.failed.add(
+            &group.rule,
+            Some(&destination.handler.name),
+            FailureCause::Call(status.code()),
+        );
     }
 
     /// Returns the failure of calls that were cancelled.
@@ -113,6 +125,11 @@ impl Evaluator<'_, '_> {
             self.context.snapshot.has_faults && self.context.policy.config_error == OnFailure::Closed;
         is_denied.then(|| FailureEffect::Deny("the configuration has faults".to_owned()))
     }
+}
+
+/// Returns the code that a call ended with.
+pub(super) fn code_of(answer: &Result<Bytes, Status>) -> Code {
+    answer.as_ref().map_or_else(Status::code, |_| Code::Ok)
 }
 
 pub(super) fn failure_text(handler: &str, status: &Status) -> String {

@@ -86,7 +86,7 @@ impl<'r, 's> Check<'r, 's> {
         let mut plan = self.evaluator.plan(table, |_, _| true)?;
         let (operating, operations) = table.with_operations(self.evaluator.namespace);
         self.operating = operating;
-        self.evaluator.evaluation.add_calls(plan.calls.len());
+        self.evaluator.add_calls(&plan);
         if !operations.operations.is_empty() {
             self.outputs.resize(operations.entries, None);
         }
@@ -134,7 +134,7 @@ impl<'r, 's> Check<'r, 's> {
         let (result, output) = match decoded {
             Ok(decoded) => decoded,
             Err(status) => {
-                let failure = self.evaluator.failure(call.handler(), &status);
+                let failure = self.evaluator.failure(call, &status);
                 if !matches!(failure, FailureEffect::Ignore) {
                     self.failure_details.extend(details_of(&status));
                     self.evaluator.record.counts.omitted_details += limit_details(&mut self.failure_details);
@@ -156,6 +156,9 @@ impl<'r, 's> Check<'r, 's> {
         }
         self.evaluator.evaluation.denied = true;
         planned.group.counts.denied.fetch_add(1, Relaxed);
+        if let Some(origin) = &mut self.evaluator.record.origin {
+            origin.denied.push(planned.group.counts.clone());
+        }
         self.denying.push(planned.group.rule.clone());
         let context = self.evaluator.context;
         context.is_strict.then(|| Instant::now() + max_wait(context.caller, DENIAL_GRACE))

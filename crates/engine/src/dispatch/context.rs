@@ -3,8 +3,10 @@
 use mixer_adapter_host::handler::Caller;
 
 use crate::{
+    failed_part::FailedParts,
     limits::Budget,
     policy::FailurePolicy,
+    resource_counts::AnswerOrigin,
     snapshot::Snapshot,
     trace::{Step, Trace},
 };
@@ -26,6 +28,10 @@ pub(super) struct Record {
     pub(super) trace: Option<Box<Trace>>,
     pub(super) budget: Budget,
     pub(super) counts: RequestCounts,
+    /// The parts that failed.
+    pub(super) failed: FailedParts,
+    /// The origin of the answer, if it may be cached.
+    pub(super) origin: Option<Box<AnswerOrigin>>,
 }
 
 /// Events of a request; see [`Counts::request`](crate::Counts::request).

@@ -11,10 +11,11 @@ use super::{
 use crate::{
     attribute::{Attributes, Bag, Reads, Vocabulary},
     expression::{EvalError, Evaluated, Expression},
+    failed_part::FailureCause,
     limits::LimitError,
     policy::FailureEffect,
     references::References,
-    resource_counts::RuleCounts,
+    resource_counts::{AnswerOrigin, RuleCounts},
     rules::{Condition, Destination, Entry, Group, Rules, Table},
     trace::{Phase, Step},
 };
@@ -70,7 +71,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn count(self, counts: Option<&RuleCounts>) {
+    fn count(self, counts: Option<&Arc<RuleCounts>>, origin: Option<&mut AnswerOrigin>) {
         let Some(counts) = counts else { return };
         let count = match self {
             Self::Matched => &counts.matched,
@@ -78,6 +79,9 @@ impl Outcome {
             Self::NotMatched => return,
         };
         count.fetch_add(1, Relaxed);
+        if let (Self::Matched, Some(origin)) = (self, origin) {
+            origin.matched.push(counts.clone());
+        }
     }
 }
 
@@ -97,7 +101,7 @@ impl<'r, 's> Evaluator<'r, 's> {
             let mut conditions = Conditions { rules, known: vec![None; rules.conditions.len()] };
             for destination in &rules.destinations {
                 for group in &destination.groups {
-                    let counts = group.is_counted.then_some(&*group.counts);
+                    let counts = group.is_counted.then_some(&group.counts);
                     let matched = self.matches(&group.rule, counts, group.condition, &mut conditions);
                     if matched {
                         self.evaluation.caching.restrict(group.caching);
@@ -107,7 +111,12 @@ impl<'r, 's> Evaluator<'r, 's> {
                             continue;
                         }
                         match self.build(entry)? {
-                            None => plan.unbuilt.push(destination.handler.name.clone()),
+                            None => {
+                                let handler = &destination.handler.name;
+                                group.counts.add_unbuilt(handler);
+                                self.record.failed.add(&group.rule, Some(handler), FailureCause::Instance);
+                                plan.unbuilt.push(handler.clone());
+                            }
                             Some(instance) if destination.handler.is_called(&destination.template) => {
                                 let rules = index;
                                 plan.calls.push(PlannedCall { rules, destination, group, entry, instance });
@@ -128,18 +137,26 @@ impl<'r, 's> Evaluator<'r, 's> {
         Ok(plan)
     }
 
+    /// Records the calls of a phase.
+    pub(super) fn add_calls(&mut self, plan: &Plan<'_>) {
+        self.evaluation.add_calls(plan.calls.len());
+        if let Some(origin) = &mut self.record.origin {
+            origin.called.extend(plan.calls.iter().map(|call| call.destination.handler.counts.clone()));
+        }
+    }
+
     /// Returns whether a condition matches, and counts the outcome. A condition that cannot be evaluated does not match
     /// (docs/behaviour/dispatch.md#conditions).
     pub(super) fn matches(
         &mut self,
-        rule: &str,
-        counts: Option<&RuleCounts>,
+        rule: &Arc<str>,
+        counts: Option<&Arc<RuleCounts>>,
         index: usize,
         conditions: &mut Conditions<'_>,
     ) -> bool {
         let Some(condition) = conditions.rules.conditions.get(index) else { return false };
         if let Some(known) = conditions.known.get(index).copied().flatten() {
-            known.count(counts);
+            known.count(counts, self.record.origin.as_deref_mut());
             let matched = known == Outcome::Matched;
             self.trace_rule(rule, condition, matched, None);
             return matched;
@@ -153,13 +170,16 @@ impl<'r, 's> Evaluator<'r, 's> {
             Some(Ok(false)) => (Outcome::NotMatched, None),
             Some(Err(error)) => (Outcome::Failed, Some(error.to_string())),
         };
-        outcome.count(counts);
+        outcome.count(counts, self.record.origin.as_deref_mut());
         conditions.known[index] = Some(outcome);
         if let Some(error) = &error {
             self.record.counts.condition_errors += 1;
-            tracing::debug!(rule, condition = condition.text, error, "a condition could not be evaluated");
+            tracing::debug!(%rule, condition = condition.text, error, "a condition could not be evaluated");
             let policy = self.context.policy.match_error;
-            self.failures.extend(policy.of_condition(|| format!("condition of {rule}: {error}")));
+            if let Some(failure) = policy.of_condition(|| format!("condition of {rule}: {error}")) {
+                self.failures.push(failure);
+                self.record.failed.add(rule, None, FailureCause::Condition);
+            }
         }
         let matched = outcome == Outcome::Matched;
         self.trace_rule(rule, condition, matched, error);

@@ -49,7 +49,7 @@ impl<'s> Evaluator<'_, 's> {
         }
         let mut details: Vec<Any> = Vec::new();
         let mut generated = Vec::new();
-        self.evaluation.add_calls(plan.calls.len());
+        self.add_calls(&plan);
         let mut answered = Vec::with_capacity(plan.calls.len());
         for_each_call(plan.calls, None, self.context.caller, |call| {
             answered.push(call);
@@ -58,7 +58,7 @@ impl<'s> Evaluator<'_, 's> {
         .await;
         for call in &answered {
             if let Err(status) = &call.answer {
-                self.evaluation.call_failed(status.code());
+                self.call_failed(call, status);
                 details.extend(details_of(status));
                 self.record.counts.omitted_details += limit_details(&mut details);
             }

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     attribute::Bag,
     expression::Evaluated,
+    failed_part::FailureCause,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
     rules::{HeaderRule, HeaderTemplate, Rules},
     trace::{Phase, Step, cut},
@@ -30,7 +31,7 @@ impl<'s> Check<'_, 's> {
             if !context.is_strict && rule.request.is_empty() && rule.response.is_empty() {
                 continue;
             }
-            let counts = rule.counts.as_deref();
+            let counts = rule.counts.as_ref();
             if !self.evaluator.matches(&rule.rule, counts, rule.condition, conditions) {
                 continue;
             }
@@ -84,6 +85,9 @@ impl Evaluator<'_, '_> {
                     let policy = self.context.policy.match_error;
                     failure = failure
                         .or_else(|| policy.of_header(|| format!("header {name} of {}: {error}", rule.rule)));
+                    if failure.is_some() {
+                        self.record.failed.add(&rule.rule, None, FailureCause::Header);
+                    }
                 }
             }
         }

@@ -124,7 +124,7 @@ impl<'s> Evaluator<'_, 's> {
             match self.granted(&call, request.amount, result) {
                 Ok(grant) => grants.push(grant),
                 Err(status) => {
-                    let failure = self.failure(call.handler(), &status);
+                    let failure = self.failure(&call, &status);
                     self.failures.push(failure);
                 }
             }

@@ -5,12 +5,20 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant as Clock};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use super::{DispatchError, FailureTexts, Request, calls::failure_text, evaluator::PlannedCall};
+use tonic::Code;
+
+use super::{
+    DispatchError, FailureTexts, Request,
+    calls::{code_of, failure_text},
+    evaluator::PlannedCall,
+};
 use crate::{
+    failed_part::{FailedParts, FailureCause},
     handler::RuntimeHandler,
     limits::LimitError,
     policy::FailureEffect,
-    rules::Destination,
+    resource_counts::RuleCounts,
+    rules::{Destination, Group},
     trace::{Phase, Step, Trace},
 };
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
@@ -21,6 +29,7 @@ use mixer_adapter_host::handler::Caller;
 pub struct Report<'s> {
     batches: Vec<Batch<'s>>,
     failures: FailureTexts,
+    failed: FailedParts,
     lost: LostInstances,
 }
 
@@ -46,6 +55,8 @@ pub struct ReportBatch {
     handler: Arc<RuntimeHandler>,
     template: Arc<DynamicTemplate>,
     instances: Vec<Vec<u8>>,
+    /// The counters of the rule of each instance.
+    rules: Vec<Arc<RuleCounts>>,
 }
 
 impl ReportBatch {
@@ -67,17 +78,18 @@ impl ReportBatch {
     /// The memory of the instances in bytes.
     pub fn size(&self) -> usize {
         let instances = self.instances.iter();
-        instances.map(|instance| size_of::<Vec<u8>>() + instance.capacity()).sum()
+        instances.map(|instance| size_of::<Vec<u8>>() + size_of::<usize>() + instance.capacity()).sum()
     }
 
     /// Splits the batch into batches of at most `max` instances.
     pub fn split(self, max: usize) -> impl Iterator<Item = Self> {
-        let Self { handler, template, instances } = self;
-        let mut instances = instances.into_iter();
+        let Self { handler, template, instances, rules } = self;
+        let (mut instances, mut rules) = (instances.into_iter(), rules.into_iter());
         std::iter::from_fn(move || {
             let instances: Vec<_> = instances.by_ref().take(max).collect();
+            let rules = rules.by_ref().take(max).collect();
             let (handler, template) = (handler.clone(), template.clone());
-            (!instances.is_empty()).then_some(Self { handler, template, instances })
+            (!instances.is_empty()).then_some(Self { handler, template, instances, rules })
         })
     }
 
@@ -90,6 +102,7 @@ impl ReportBatch {
             return Some(later);
         }
         self.instances.extend(later.instances);
+        self.rules.extend(later.rules);
         None
     }
 
@@ -98,7 +111,10 @@ impl ReportBatch {
     /// # Errors
     /// The handler rejects them or does not answer.
     pub async fn send(&self, caller: &Caller) -> Result<(), DispatchError> {
+        let start = Clock::now();
         let answer = self.handler.call(&self.template, &self.instances, &[], None, caller).await;
+        let (code, took) = (code_of(&answer), start.elapsed());
+        self.rules.iter().for_each(|rule| rule.record_call(&self.handler.name, code, took));
         answer
             .map(drop)
             .map_err(|status| FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into())
@@ -110,6 +126,8 @@ struct Batch<'s> {
     destination: &'s Destination,
     names: Vec<&'s str>,
     instances: Vec<Vec<u8>>,
+    /// The group of each instance.
+    groups: Vec<&'s Group>,
 }
 
 impl<'s> Report<'s> {
@@ -124,6 +142,7 @@ impl<'s> Report<'s> {
     /// The instances exceed the limits of the call.
     pub async fn add(&mut self, request: &mut Request<'s>) -> Result<(), LimitError> {
         let added = self.try_add(request).await;
+        self.failed.append(&request.take_failed());
         if !matches!(added, Ok(true)) {
             *self.lost.entry(Arc::default()).or_default() += 1;
         }
@@ -153,12 +172,19 @@ impl<'s> Report<'s> {
         let destination = planned.destination;
         let index = self.batches.iter().position(|batch| std::ptr::eq(batch.destination, destination));
         let index = index.unwrap_or_else(|| {
-            self.batches.push(Batch { destination, names: Vec::new(), instances: Vec::new() });
+            let (names, instances, groups) = (Vec::new(), Vec::new(), Vec::new());
+            self.batches.push(Batch { destination, names, instances, groups });
             self.batches.len() - 1
         });
         let batch = &mut self.batches[index];
         batch.names.push(&planned.entry.instance.name);
         batch.instances.push(planned.instance);
+        batch.groups.push(planned.group);
+    }
+
+    /// The parts that failed so far.
+    pub fn failed_parts(&self) -> &FailedParts {
+        &self.failed
     }
 
     /// Returns the instances for each handler and template, to be sent later, and the lost parts.
@@ -167,13 +193,14 @@ impl<'s> Report<'s> {
             handler: batch.destination.handler.clone(),
             template: batch.destination.template.clone(),
             instances: batch.instances,
+            rules: batch.groups.iter().map(|group| group.counts.clone()).collect(),
         });
         PreparedReport { batches: batches.collect(), failures: self.failures, lost: self.lost }
     }
 
     /// Delivers all instances. The error names instances that could not be built or were rejected.
     pub async fn flush(
-        mut self,
+        &mut self,
         caller: &Caller,
         mut trace: Option<&mut Trace>,
     ) -> Result<(), DispatchError> {
@@ -195,10 +222,17 @@ impl<'s> Report<'s> {
                 let outcome = answer.as_ref().map(|_| serde_json::Value::Object(Default::default()));
                 trace.add(|| Step::call(&handler.name, template.name(), names, outcome, took));
             }
+            let code = code_of(&answer);
+            for group in &batch.groups {
+                group.counts.record_call(&handler.name, code, took);
+                if code != Code::Ok {
+                    self.failed.add(&group.rule, Some(&handler.name), FailureCause::Call(code));
+                }
+            }
             if let Err(status) = answer {
                 self.failures.push(failure_text(&handler.name, &status));
             }
         }
-        if self.failures.is_empty() { Ok(()) } else { Err(self.failures.into()) }
+        if self.failures.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.failures).into()) }
     }
 }

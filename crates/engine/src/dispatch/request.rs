@@ -13,6 +13,7 @@ use super::{
 use crate::{
     attribute::{Bag, Vocabulary},
     cache::{AnswerKey, CacheOutcome},
+    failed_part::FailedParts,
     limits::Budget,
     references::References,
     rules::Table,
@@ -141,6 +142,11 @@ impl<'s> Request<'s> {
     /// The counts of events so far.
     pub fn counts(&self) -> RequestCounts {
         self.record.counts
+    }
+
+    /// Takes the parts that failed since the last call.
+    pub fn take_failed(&mut self) -> FailedParts {
+        std::mem::take(&mut self.record.failed)
     }
 
     /// How the cache was used for the answer; `None` without a cache.

@@ -13,7 +13,7 @@ use std::{
 
 use mixer_adapter_core::framework::{log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
-    Budget, Mixer, Snapshot,
+    Budget, FailedParts, Mixer, Snapshot,
     attribute::{AttributeValue, Bag},
     decision_log::{Api, LoggedDecision},
     dispatch::{Caller, FailureTexts, PreparedReport, Report, ReportBatch, Request},
@@ -138,7 +138,7 @@ impl Reporter {
         let is_logged = mixer.decision_log().is_watched();
         // Entries of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
-        let mut failures = FailureTexts::default();
+        let (mut failures, mut failed) = (FailureTexts::default(), FailedParts::default());
         let mut undecoded = 0;
         // Other messages wait.
         let caller = delivery();
@@ -169,6 +169,7 @@ impl Reporter {
             mixer.counts().request(request.counts());
         }
         for (tenant, report) in reports.into_values() {
+            failed.append(report.failed_parts());
             let PreparedReport { batches, failures: further, lost } = report.prepare();
             failures.append(further);
             for (handler, count) in lost {
@@ -181,7 +182,7 @@ impl Reporter {
         }
         mixer.counts().report(count, failures.is_empty());
         if !failures.is_empty() {
-            log_failures(mixer, count, &failures);
+            log_failures(mixer, count, &failures, &failed);
         }
         if undecoded > 0 {
             self.handlers.counters.lose(&Arc::from(""), undecoded);
@@ -212,9 +213,9 @@ impl Reporter {
 }
 
 /// Logs the failures of a message of `count` entries.
-fn log_failures(mixer: &Mixer, count: usize, failures: &FailureTexts) {
+fn log_failures(mixer: &Mixer, count: usize, failures: &FailureTexts, failed: &FailedParts) {
     if let Some(logged) = mixer.decision_log().begin(Api::Envoy, None) {
-        let report = LoggedDecision::Report { requests: count };
+        let report = LoggedDecision::Report { requests: count, failed };
         logged.log(report, Some((tonic::Code::Unknown.into(), &log_text(failures))), "", None);
     }
     warn_limited!(error = log_text(failures), "entries of an access log could not be reported");

@@ -1,7 +1,7 @@
 //! Requests quotas for descriptors.
 
 use mixer_adapter_engine::{
-    Budget, Mixer, Snapshot,
+    Budget, FailedParts, Mixer, Snapshot,
     dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request, TakenAmount},
 };
 
@@ -32,8 +32,16 @@ pub(super) struct QuotaCalls<'c> {
     domain: &'c str,
     caller: &'c Caller,
     budget: Budget,
+    origin: &'c mut LimitOrigin,
+}
+
+/// The origin of the results of descriptors.
+#[derive(Debug, Default)]
+pub(super) struct LimitOrigin {
     /// The namespace whose rules apply to the last descriptor.
-    tenant: &'c mut String,
+    pub(super) tenant: String,
+    /// The parts that failed.
+    pub(super) failed: FailedParts,
 }
 
 impl<'c> QuotaCalls<'c> {
@@ -42,9 +50,9 @@ impl<'c> QuotaCalls<'c> {
         snapshot: &'c Snapshot,
         domain: &'c str,
         caller: &'c Caller,
-        tenant: &'c mut String,
+        origin: &'c mut LimitOrigin,
     ) -> Self {
-        Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits(), caller), tenant }
+        Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits(), caller), origin }
     }
 
     /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount to give back
@@ -61,9 +69,10 @@ impl<'c> QuotaCalls<'c> {
         let quota = self.quota(descriptor, amount, dedup_id);
         let limit = descriptor.limit.as_ref().and_then(limit_override);
         let mode = AllocationMode { report_limit: true, past_limit, limit };
-        let allocation = request.allocate(quota, mode, |amount| taken(self.tenant, amount)).await;
+        let allocation = request.allocate(quota, mode, |amount| taken(&self.origin.tenant, amount)).await;
         self.mixer.counts().request(request.counts());
         self.budget = request.budget();
+        self.origin.failed.append(&request.take_failed());
         Ok(allocation?)
     }
 
@@ -72,8 +81,8 @@ impl<'c> QuotaCalls<'c> {
         let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
         let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.bag())?;
         let request = Request::new(self.snapshot, bag, self.caller);
-        self.tenant.clear();
-        self.tenant.push_str(request.tenant());
+        self.origin.tenant.clear();
+        self.origin.tenant.push_str(request.tenant());
         Ok(request.with_budget(self.budget.clone()).strict())
     }
 

@@ -17,7 +17,7 @@ use tonic::Status;
 pub(crate) use self::taken::GiveBacks;
 
 use self::{
-    calls::{QuotaCalls, RateLimitError},
+    calls::{LimitOrigin, QuotaCalls, RateLimitError},
     descriptor::{DescriptorResult, Verdict, amount, decision_id, is_done},
     taken::{Hit, TakenHits},
 };
@@ -47,19 +47,19 @@ impl Services {
         // A check with this id has set the header already.
         let header = self.options.decision_header.as_ref().filter(|_| known_id.is_none());
         let id = known_id.unwrap_or_else(|| self.ids.next());
-        let mut tenant = String::new();
+        let mut origin = LimitOrigin::default();
         let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&id));
-        let answer = self.limit(&request, &caller, &mut tenant).await;
+        let answer = self.limit(&request, &caller, &mut origin).await;
         let outcome = answer.as_deref().map_or(RateLimitOutcome::Failed, outcome);
         if let Some(logged) = logged {
             let error = answer.as_ref().err().map(ToString::to_string);
             let status = error.as_deref().map(|error| (tonic::Code::Unavailable.into(), error));
             let verdict = RateLimitOutcome::NAMES[outcome as usize];
-            let quota =
-                LoggedDecision::Quota { verdict, quota: &request.domain, amount: None, granted: None };
+            let (quota, failed) = (&request.domain, &origin.failed);
+            let quota = LoggedDecision::Quota { verdict, quota, amount: None, granted: None, failed };
             logged.log(quota, status, caller.peer_name(), None);
         }
-        self.counters.rate_limit(outcome, &tenant);
+        self.counters.rate_limit(outcome, &origin.tenant);
         let (domain, decision_id) = (&request.domain, &id);
         let results = answer.map_err(|error| {
             if let RateLimitError::Quota(DispatchError::Limit(error)) = &error {
@@ -89,12 +89,12 @@ impl Services {
         })
     }
 
-    /// Returns the results of the descriptors in their order, and sets the tenant.
+    /// Returns the results of the descriptors in their order, and sets their origin.
     async fn limit(
         &self,
         request: &RateLimitRequest,
         caller: &Caller,
-        tenant: &mut String,
+        origin: &mut LimitOrigin,
     ) -> Result<Vec<DescriptorResult>, RateLimitError> {
         let snapshot =
             self.configuration.snapshot(caller.deadline).await.ok_or(RateLimitError::NoConfiguration)?;
@@ -104,7 +104,7 @@ impl Services {
             .map_err(DispatchError::from)?;
         let request_id = caller.request_id.as_deref();
         let request_id = request_id.filter(|id| self.options.trust_request_id && !id.is_empty());
-        let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, tenant);
+        let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, origin);
         // Taken hits are given back when this is dropped; an error does not wait for it.
         let mut taken = TakenHits::new(self, &request.domain, caller);
         let mut results = Vec::with_capacity(request.descriptors.len());

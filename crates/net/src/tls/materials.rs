@@ -1,6 +1,7 @@
 use std::{
     path::PathBuf,
     sync::{Arc, LazyLock},
+    time::SystemTime,
 };
 
 use tokio_rustls::rustls::{
@@ -8,7 +9,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use super::{TlsError, TlsFile};
+use super::{
+    TlsError, TlsFile,
+    validity::{CertificateFile, Validity, date},
+};
 use crate::read_file;
 
 /// The files of one end of TLS, as they were read together.
@@ -79,6 +83,12 @@ impl TlsMaterials {
         Ok(Some((certificate.certificates()?, parsed)))
     }
 
+    /// Returns the files of certificates, all of which are valid now.
+    pub(super) fn valid_certificates(&self) -> Result<Vec<Arc<CertificateFile>>, TlsError> {
+        let files = self.0.iter().filter(|material| material.file != TlsFile::Key);
+        files.filter_map(|material| material.valid_certificates().transpose()).collect()
+    }
+
     /// Makes the error of a file.
     pub(super) fn unusable(&self, file: TlsFile, reason: impl Into<String>) -> TlsError {
         match self.get(file) {
@@ -104,6 +114,23 @@ impl TlsMaterial {
             Ok(found) => Ok(found),
             Err(error) => Err(self.unusable(format!("is not PEM: {error}"))),
         }
+    }
+
+    /// Returns the file with its end. A chain is valid while all its certificates are, and authorities while any is. Certificates that
+    /// cannot be read do not count: rustls ignores them among authorities, and refuses others.
+    fn valid_certificates(&self) -> Result<Option<Arc<CertificateFile>>, TlsError> {
+        let certificates = self.certificates()?;
+        let validities = certificates.iter().filter_map(|certificate| Validity::of(certificate).ok());
+        let merge = if self.file == TlsFile::Authorities { Validity::union } else { Validity::intersection };
+        let Some(validity) = validities.reduce(merge) else { return Ok(None) };
+        let now = SystemTime::now();
+        if now > validity.end {
+            return Err(self.unusable(format!("has expired: it was valid until {}", date(validity.end))));
+        }
+        if now < validity.start {
+            return Err(self.unusable(format!("is not valid before {}", date(validity.start))));
+        }
+        Ok(Some(CertificateFile::new(self.path.clone(), validity.end)))
     }
 
     fn unusable(&self, reason: impl Into<String>) -> TlsError {

@@ -27,6 +27,8 @@ mod reloader;
 mod server;
 #[cfg(feature = "tls")]
 mod server_verifier;
+#[cfg(feature = "tls")]
+mod validity;
 
 pub use access::{Access, AccessList, AccessSettings};
 pub use connector::Connector;
@@ -35,12 +37,13 @@ pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity, ServerOpt
 pub use system::SystemClient;
 
 #[cfg(not(feature = "tls"))]
-pub use disabled::{Client, Identity, Server, TlsStream, check_server_name};
+pub use disabled::{Client, Identity, Server, TlsStream, certificate_ends, check_server_name};
 #[cfg(feature = "tls")]
 pub use {
     client::{Client, TlsStream, check_server_name},
     identity::Identity,
     server::Server,
+    validity::certificate_ends,
 };
 
 /// How long a handshake may take.

@@ -3,7 +3,7 @@ use std::{convert::Infallible, fmt, path::PathBuf, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{self, Instant};
 
-use super::{TlsError, TlsFile, materials::TlsMaterials};
+use super::{TlsError, TlsFile, materials::TlsMaterials, validity::CertificateFile};
 
 /// A TLS configuration that follows its files. While they cannot be used, as in the middle of being replaced, the last usable one
 /// stays.
@@ -19,6 +19,8 @@ type Build<T> = dyn Fn(&TlsMaterials) -> Result<T, TlsError> + Send + Sync;
 struct State<T> {
     materials: TlsMaterials,
     config: Arc<T>,
+    /// The ends of the certificates, for metrics.
+    _certificates: Vec<Arc<CertificateFile>>,
     last_checked: Instant,
     last_logged: String,
 }
@@ -79,13 +81,16 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
             if self.state.lock().as_ref().is_some_and(|state| state.materials == materials) {
                 return Ok(None);
             }
-            (self.build)(&materials).map(|config| Some((materials, Arc::new(config))))
+            let certificates = materials.valid_certificates()?;
+            let config = Arc::new((self.build)(&materials)?);
+            Ok(Some((materials, config, certificates)))
         });
         let mut state = self.state.lock();
         let Some(state) = &mut *state else {
-            if let Some((materials, config)) = changed? {
-                let last_checked = Instant::now();
-                *state = Some(State { materials, config, last_checked, last_logged: String::new() });
+            if let Some((materials, config, certificates)) = changed? {
+                let (last_checked, last_logged) = (Instant::now(), String::new());
+                *state =
+                    Some(State { materials, config, _certificates: certificates, last_checked, last_logged });
             }
             return Ok(());
         };
@@ -93,9 +98,9 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
         match changed {
             Ok(changed) => {
                 state.last_logged.clear();
-                if let Some((materials, config)) = changed {
+                if let Some((materials, config, certificates)) = changed {
                     tracing::info!("certificates or keys changed; new connections use them");
-                    (state.materials, state.config) = (materials, config);
+                    (state.materials, state.config, state._certificates) = (materials, config, certificates);
                 }
             }
             Err(error) => {

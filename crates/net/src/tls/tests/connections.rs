@@ -1,7 +1,14 @@
 //! The checklist of creds (docs/behaviour/mcp.md#istios-test-cases): certificates, keys and authorities that are missing, bad, or
 //! change.
 
-use std::{fs, net::SocketAddr, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::symlink,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -11,7 +18,7 @@ use tokio::{
 use crate::{
     Stream,
     tls::{
-        AccessSettings, Client, ClientOptions, Credentials, Server, TlsError,
+        AccessSettings, Client, ClientOptions, Credentials, KeyPair, Server, TlsError, certificate_ends,
         handshakes::{WITH_CLIENTS, WITH_SERVERS},
     },
 };
@@ -244,6 +251,32 @@ async fn secrets_that_are_mounted_change_by_one_symlink() {
     symlink("..2", folder.join("..new")).unwrap();
     fs::rename(folder.join("..new"), folder.join("..data")).unwrap();
     until(&client, address, |met| met.as_ref().is_ok_and(|(_, now)| *now != shown)).await;
+}
+
+#[test]
+fn certificates_that_are_not_valid_now_are_refused_with_the_date_and_others_are_listed_with_their_end() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let load = |name: &str, certified: &Certified| {
+        let Credentials { certificate, key, authorities } = put(&files.path(name), certified, &authority);
+        let identity = Some(KeyPair { certificate: certificate.clone(), key });
+        let options = ClientOptions { authorities: Some(authorities), identity, ..ClientOptions::default() };
+        (Client::load(options), certificate)
+    };
+    for (start, end, reason) in [
+        (2020, 2021, "has expired: it was valid until 2021-01-01T00:00:00Z"),
+        (4000, 4001, "is not valid before 4000-01-01T00:00:00Z"),
+    ] {
+        let (client, file) = load("refused", &authority.issue_for_years(&[CLIENT], start, end));
+        assert_eq!(client.unwrap_err().to_string(), format!("{} {reason}", file.display()));
+        assert!(!certificate_ends().contains_key(&file));
+    }
+    let (client, file) = load("used", &authority.issue_for_years(&[CLIENT], 2020, 3000));
+    let end = certificate_ends()[&file].duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    // `date -ud 3000-01-01 +%s`
+    assert_eq!((end.as_secs(), client.is_ok()), (32_503_680_000, true));
+    assert!(certificate_ends().contains_key(&files.path("used").join("ca.pem")));
+    drop(client);
+    assert!(!certificate_ends().contains_key(&file));
 }
 
 #[test]
