@@ -8,7 +8,10 @@ use clap_complete::{
     engine::ValueCompleter as _, env::Shells,
 };
 
-use super::reference::{self, Names};
+use super::{
+    program,
+    reference::{self, Names},
+};
 use mixer_adapter_config::Kind;
 use mixer_adapter_host::handler::{Adapters, AdaptersBuilder};
 
@@ -24,10 +27,10 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let program = super::program();
+        let program = program::name();
         let mut script = Vec::new();
         if let Some(shell) = Shells::builtins().completer(&self.shell.to_string()) {
-            shell.write_registration(REQUEST, &program, &program, &program, &mut script)?;
+            shell.write_registration(REQUEST, program, program, program, &mut script)?;
         }
         super::print(&String::from_utf8(script)?)?;
         Ok(ExitCode::SUCCESS)

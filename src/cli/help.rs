@@ -4,14 +4,14 @@ use std::ffi::OsString;
 
 use clap::{Command, builder::Styles};
 
-use super::attribute_args::HOW_TO_WRITE;
+use super::{attribute_args::HOW_TO_WRITE, program::localized};
 
 /// Adds styles to the help of a command and its subcommands, and lets the terminal wrap its paragraphs.
 pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
     // Variables and values would take most of the short help.
     let short = arguments.iter().any(|argument| argument == "-h");
     let command = match command.get_after_long_help().map(|text| {
-        with_headings(&paragraphs(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE.trim_end())))
+        with_headings(&paragraphs(&localized(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE.trim_end()))))
     }) {
         Some(text) => command.after_long_help(text),
         None => command,

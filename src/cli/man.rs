@@ -10,7 +10,10 @@ use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_mangen::roff::{Roff, roman};
 
-use super::help::{EXAMPLES as EXAMPLES_HEADING, EXIT_CODES};
+use super::{
+    help::{EXAMPLES as EXAMPLES_HEADING, EXIT_CODES},
+    program,
+};
 
 /// Print the manual page of a command, or write the pages of all commands
 #[derive(Debug, Args)]
@@ -26,7 +29,7 @@ pub(super) struct Man {
 
 impl Man {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut program = super::command(&[]).name(super::program()).disable_help_subcommand(true);
+        let mut program = super::command(&[]).disable_help_subcommand(true);
         program.build();
         if let Some(directory) = &self.directory {
             write(&program, directory).with_context(|| format!("cannot write to {}", directory.display()))?;
@@ -59,7 +62,7 @@ fn title(command: &Command) -> &str {
 fn page(command: &Command) -> anyhow::Result<String> {
     let after = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     let man = clap_mangen::Man::new(command.clone().after_long_help(""))
-        .source(concat!("mixer-adapter ", env!("CARGO_PKG_VERSION")))
+        .source(format!("{} {}", program::name(), program::current().version))
         .manual("Mixer adapter");
     let mut page = Vec::new();
     man.render_title(&mut page)?;

@@ -33,10 +33,12 @@ mod log_args;
 mod man;
 mod manifest;
 mod mixer;
+mod new;
 #[cfg(feature = "otlp")]
 mod otlp_args;
 mod output_args;
 mod port_args;
+mod program;
 mod progress;
 #[cfg(feature = "proto")]
 mod proto;
@@ -72,13 +74,16 @@ use std::{
 use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+pub use program::Program;
+
 use crate::{log_output, printable::printable};
 use mixer_adapter_core::framework::suggest::suggest;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
 
 /// Defines `main` of a program that serves the given adapters.
 ///
-/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. After the adapters, `; state = VALUE` sets the
+/// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. Its name, version and prefix of environment variables are those of the
+/// author's binary. After the adapters, `; state = VALUE` sets the
 /// state that [`Context::state`](crate::Context::state) returns, which is made outside of a runtime; `; sample = TEXT` sets the
 /// configuration (YAML) to use without `--config`, and `, tour = TEXT` after it the configuration that `try` shows behind an Envoy.
 ///
@@ -89,35 +94,15 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 macro_rules! main {
     ($($adapter:ty),+ $(,)? $(; state = $state:expr)? $(; sample = $sample:expr $(, tour = $tour:expr)?)?) => {
         fn main() -> ::std::process::ExitCode {
-            let samples = $crate::cli::Samples::default()$(.with_serve($sample)$(.with_tour($tour))?)?;
+            let name = option_env!("CARGO_BIN_NAME").unwrap_or(env!("CARGO_PKG_NAME"));
+            let program = $crate::cli::Program::new(name, env!("CARGO_PKG_VERSION"))
+                $(.with_sample($sample)$(.with_tour($tour))?)?;
             let state = ::std::sync::Arc::new($crate::main!(@state $($state)?));
-            $crate::cli::run(move |adapters| adapters$(.add_with::<$adapter, _>(state.clone()))+, samples)
+            $crate::cli::run(move |adapters| adapters$(.add_with::<$adapter, _>(state.clone()))+, program)
         }
     };
     (@state) => { () };
     (@state $state:expr) => { $state };
-}
-
-/// The configurations that are embedded in a program.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Samples {
-    serve: Option<&'static str>,
-    #[cfg_attr(not(feature = "envoy"), allow(dead_code))]
-    tour: Option<&'static str>,
-}
-
-impl Samples {
-    /// Sets the configuration of commands without `--config`.
-    #[must_use]
-    pub fn with_serve(self, text: &'static str) -> Self {
-        Self { serve: Some(text), ..self }
-    }
-
-    /// Sets the configuration of `try`.
-    #[must_use]
-    pub fn with_tour(self, text: &'static str) -> Self {
-        Self { tour: Some(text), ..self }
-    }
 }
 
 /// Serve adapters to Istio Mixer: policy checks, telemetry and quota
@@ -169,6 +154,8 @@ enum Command {
     Eval(eval::Eval),
     #[command(after_long_help = include_str!("texts/call.txt"))]
     Call(Box<call::Call>),
+    #[command(after_long_help = include_str!("texts/new.txt"))]
+    New(new::New),
     #[command(after_long_help = include_str!("texts/adapters.txt"))]
     Adapters(adapters::List),
     #[command(after_long_help = include_str!("texts/reference.txt"))]
@@ -239,8 +226,9 @@ fn random_id() -> u64 {
 }
 
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
-pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Samples) -> ExitCode {
-    let sample = samples.serve;
+pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Program) -> ExitCode {
+    program.enter();
+    let sample = program.sample;
     if completions::is_requested() {
         return exit_code(completions::answer(add));
     }
@@ -261,6 +249,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         Command::Diff(diff) => diff.run(add),
         Command::Eval(eval) => eval.run(),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
+        Command::New(new) => new.run(),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Reference(reference) => with_adapters(add, |adapters| reference.run(adapters)),
         Command::Man(man) => man.run(),
@@ -268,7 +257,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
         #[cfg(feature = "envoy")]
         Command::EnvoyConfig(config) => config.run(sample),
         #[cfg(feature = "envoy")]
-        Command::Tour(tour) => tour.run(samples.tour),
+        Command::Tour(tour) => tour.run(program.tour),
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
         #[cfg(not(feature = "proto"))]
@@ -285,7 +274,8 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, samples: Sample
 
 /// The command line as it is declared, with the layout of help for these arguments.
 fn command(arguments: &[OsString]) -> clap::Command {
-    help::lay_out(environment::by_command(Arguments::command()), arguments)
+    let command = Arguments::command().name(program::name()).version(program::current().version);
+    help::lay_out(environment::by_command(command), arguments)
 }
 
 /// Parses the arguments of the program, a file of flags, and environment variables.
@@ -381,12 +371,4 @@ fn print_verdict(text: &str) -> io::Result<()> {
 fn print_error(text: &str) {
     let text = style::paint_first(text.trim_end(), &style::MESSAGES, style::on_stderr());
     let _ = writeln!(io::stderr(), "{}", printable(&text, &['\n'], style::on_stderr()));
-}
-
-/// The name of the program's file, which is the author's choice.
-fn program() -> String {
-    let path = std::env::args_os().next().map(std::path::PathBuf::from);
-    let name =
-        path.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
-    name.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
 }

@@ -21,11 +21,11 @@ use super::{
 };
 use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{self as config, Apply as _, Change, Update};
-use mixer_adapter_core::framework::version::SemanticVersion;
+use mixer_adapter_core::{framework::version::SemanticVersion, template::Variety};
 use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
     Host,
-    handler::{AdaptersBuilder, Closing, TableLimits},
+    handler::{AdapterInfo, AdaptersBuilder, Closing, TableLimits},
     session::{SessionKey, SessionLookup, SessionOptions},
 };
 use mixer_adapter_net::{
@@ -220,6 +220,7 @@ impl Serve {
             let opened =
                 self.sources.open(&self.configuration, extensions(&host), reload, pushes, hits).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
+            let is_configured = opened.is_some() || sample.is_some();
             match (opened, sample) {
                 (Some(OpenedSources { sources, .. }), _) => {
                     let current = status.clone();
@@ -233,7 +234,7 @@ impl Serve {
                 (None, None) => {}
             }
             // A closed stdout must not stop the server.
-            let _ = super::print(&greeting(&host, &bound, mcp)?);
+            let _ = super::print(&greeting(&host, &bound, mcp, is_configured)?);
             bound.run(&workers, signals.stop.clone()).await?;
             decision_log_args::flush(&mixer);
             Ok(())
@@ -407,7 +408,12 @@ async fn use_sample(mut controller: Controller, sample: &str, namespace: &str) -
 }
 
 /// The adapters and the addresses of the server.
-fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Result<String> {
+fn greeting(
+    host: &Host,
+    bound: &Bound,
+    mcp: Option<SocketAddr>,
+    is_configured: bool,
+) -> anyhow::Result<String> {
     let mut text = "Adapters:\n".to_owned();
     for adapter in host.adapters().iter() {
         let templates: Vec<&str> = adapter.templates.iter().map(|template| template.name).collect();
@@ -426,12 +432,31 @@ fn greeting(host: &Host, bound: &Bound, mcp: Option<SocketAddr>) -> anyhow::Resu
     } else {
         format!(" --address {}", value_parsers::reachable(&address))
     };
-    let program = super::program();
-    let _ = writeln!(
-        text,
-        "Try `{program} check --attributes request.url_path=/admin{flag}` in another terminal"
-    );
+    let program = super::program::invocation();
+    let command = command_to_try(host, is_configured, &flag);
+    let _ = writeln!(text, "Try `{program} {command}` in another terminal");
     Ok(text)
+}
+
+/// A command that this server answers; `address` is the flag with its address.
+fn command_to_try(host: &Host, is_configured: bool, address: &str) -> String {
+    let reports =
+        |adapter: &AdapterInfo| adapter.templates.iter().all(|template| template.variety == Variety::Report);
+    if !is_configured {
+        let needs_nothing =
+            |adapter: &&Arc<AdapterInfo>| adapter.settings.iter().all(|setting| !setting.is_required);
+        return match host.adapters().iter().find(needs_nothing) {
+            Some(adapter) => {
+                format!("call {} --adapter {}{address}", adapter.templates[0].name, adapter.name)
+            }
+            None => "adapters".to_owned(),
+        };
+    }
+    if host.adapters().iter().all(|adapter| reports(adapter)) {
+        let attributes = "request.url_path=/admin,request.time=2026-01-02T03:04:05Z";
+        return format!("report --attributes {attributes}{address}");
+    }
+    format!("check --attributes request.url_path=/admin{address}")
 }
 
 const DEFAULT_PORT: u16 = 9091;

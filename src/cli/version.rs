@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 use clap::Args;
 use serde::Serialize;
 
-use super::output_args::OutputArgs;
+use super::{output_args::OutputArgs, program};
 use crate::build_info;
 use mixer_adapter_host::handler::Adapters;
 
@@ -19,6 +19,8 @@ pub(super) struct Version {
 #[derive(Serialize)]
 struct Build {
     version: &'static str,
+    /// The version of the framework.
+    framework: &'static str,
     /// Only of release builds from a checkout.
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
@@ -36,7 +38,8 @@ impl Version {
             (adapter.name, adapter.version.as_ref().map(ToString::to_string).unwrap_or_default())
         });
         let build = Build {
-            version: build_info::VERSION,
+            version: program::current().version,
+            framework: build_info::VERSION,
             commit: Some(build_info::COMMIT).filter(|commit| !commit.is_empty()),
             profile: build_info::PROFILE,
             target: build_info::TARGET,
@@ -50,13 +53,13 @@ impl Version {
 }
 
 fn text(build: &Build) -> String {
-    let Build { version, commit, profile, target, compiler, features, adapters } = build;
-    let mut text = format!("{} {version}\n", super::program());
+    let Build { version, framework, commit, profile, target, compiler, features, adapters } = build;
+    let mut text = format!("{} {version}\n", program::name());
     let adapters: Vec<String> =
         adapters.iter().map(|(name, version)| format!("{name} {version}").trim_end().to_owned()).collect();
     let _ = write!(
         text,
-        "commit: {}\nbuild: {profile}, {target}, {compiler}\nfeatures: {}\nadapters: {}\n",
+        "commit: {}\nbuild: {profile}, {target}, {compiler}\nframework: mixer-adapter {framework}\nfeatures: {}\nadapters: {}\n",
         commit.unwrap_or("unknown"),
         features.join(", "),
         adapters.join(", ")

@@ -30,6 +30,7 @@ mod manifest;
 mod mcp;
 mod metrics;
 mod mistakes;
+mod new;
 mod odd_requests;
 #[cfg(feature = "otlp")]
 mod otlp;

@@ -39,6 +39,8 @@ fn serve_prints_what_the_readme_shows() {
     let shown = blocks(&read("README.md"), "text")[0].to_owned();
     let (server, printed) = Server::start_and_print(&[]);
     let printed = printed.replace(&server.grpc, "127.0.0.1:9091").replace(&server.admin, "127.0.0.1:15014");
+    // As `cargo run` calls it.
+    let printed = printed.replace(env!("CARGO_BIN_EXE_mixer-adapter"), "target/debug/mixer-adapter");
     // Where it is the usual one, the address need not be given.
     let printed = printed.replace(" --address 127.0.0.1:9091", "");
     assert_eq!(shown, printed);

@@ -12,9 +12,33 @@ fn it_is_at_most_25_lines_of_rust() {
     assert!(lines <= 25, "src/main.rs has {lines} lines");
 }
 
+#[test]
+fn it_knows_its_own_name_and_version() {
+    let run = |arguments: &[&str], variable: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_denylist"));
+        program.args(arguments).env(variable, "localhost").output().unwrap()
+    };
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let version = run(&["--version"], "UNUSED").stdout;
+    assert_eq!(text(version), concat!("denylist ", env!("CARGO_PKG_VERSION"), "\n"));
+    let help = text(run(&["serve", "--help"], "UNUSED").stdout);
+    assert!(help.contains("\n  denylist serve --config config/\n"), "{help}");
+    assert!(help.contains("[env: DENYLIST_LISTEN=]"), "{help}");
+    assert!(!help.contains("MIXER_ADAPTER_") && !help.contains("mixer-adapter serve"), "{help}");
+    let refused = text(run(&["serve"], "DENYLIST_LISTEN").stderr);
+    assert!(refused.contains("invalid value 'localhost' for '--listen"), "{refused}");
+    let warned = text(run(&["adapters"], "MIXER_ADAPTER_LISTEN").stderr);
+    assert_eq!(
+        warned,
+        "warning: no flag has the variable MIXER_ADAPTER_LISTEN; did you mean DENYLIST_LISTEN?\n"
+    );
+}
+
 struct Server {
     process: Child,
     address: String,
+    /// The command that it suggests.
+    command: String,
     // Whoever prints to nobody ends.
     _printed: BufReader<ChildStdout>,
 }
@@ -30,7 +54,9 @@ impl Server {
         let mut printed = BufReader::new(process.stdout.take().unwrap());
         let mut lines = printed.by_ref().lines().map(Result::unwrap);
         let address = lines.find_map(|line| Some(line.strip_prefix("gRPC on ")?.to_owned())).unwrap();
-        Self { process, address, _printed: printed }
+        let line = lines.find(|line| line.starts_with("Try `")).unwrap();
+        let command = line.split('`').nth(1).unwrap().to_owned();
+        Self { process, address, command, _printed: printed }
     }
 
     fn call(&self, value: &str) -> Output {
@@ -48,6 +74,14 @@ impl Drop for Server {
         let _already_ended = self.process.kill();
         let _status = self.process.wait();
     }
+}
+
+#[test]
+fn the_command_that_it_suggests_is_answered() {
+    let server = Server::start();
+    let answer = Command::new("sh").args(["-c", &server.command]).output().unwrap();
+    let text = String::from_utf8(answer.stdout).unwrap();
+    assert!(answer.status.success() && text.starts_with("allowed"), "{}: {text}", server.command);
 }
 
 #[test]
@@ -100,7 +134,7 @@ fn the_commands_of_the_guide_print_what_it_shows() {
         let command = format!("exec '{}' {arguments}", env!("CARGO_BIN_EXE_denylist"));
         let output = Command::new("sh")
             .args(["-c", &command])
-            .env("MIXER_ADAPTER_CALL_ADDRESS", &server.address)
+            .env("DENYLIST_CALL_ADDRESS", &server.address)
             .output()
             .unwrap();
         assert!(output.status.success(), "{line}: {output:?}");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{item::Item, topics::Topic};
 use crate::cli::{
-    columns,
+    columns, program,
     template::{self, cell},
 };
 use serde_json::json;
@@ -18,7 +18,12 @@ pub(super) fn overview(topics: &[(Topic, Vec<Item>)]) -> String {
     for (topic, items) in topics {
         let _ = writeln!(text, "{:<12}{:>3}  {}", topic.name(), items.len(), topic.about());
     }
-    text + "\nmixer-adapter reference TOPIC lists the names of a topic, and reference TOPIC NAME shows one.\n"
+    let program = program::name();
+    let _ = writeln!(
+        text,
+        "\n{program} reference TOPIC lists the names of a topic, and reference TOPIC NAME shows one."
+    );
+    text
 }
 
 /// One line for each item.

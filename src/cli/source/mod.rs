@@ -269,7 +269,8 @@ impl Source {
         }
         let look = if self.listen.tls { "serve --config mcps" } else { "watch mcp" };
         let reached = value_parsers::reachable(address);
-        lines.push(format!("Try `{} {look}://{reached}` in another terminal\n", super::program()));
+        lines
+            .push(format!("Try `{} {look}://{reached}` in another terminal\n", super::program::invocation()));
         Ok(lines.join("\n"))
     }
 }

@@ -128,7 +128,7 @@ async fn tour(
 
     let why = ["check", "--address", &server.grpc, "--explain", "--attributes", "request.url_path=/admin"];
     let explained = output(&why).await?;
-    super::print(&format!("$ {} {}\n{explained}\n", super::program(), why.join(" ")))?;
+    super::print(&format!("$ {} {}\n{explained}\n", super::program::invocation(), why.join(" ")))?;
     super::print(&format!(
         "Now try it yourself; http://{} shows the server. Ctrl-C stops everything.\n",
         server.admin

@@ -12,14 +12,17 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
+use crate::cli::program;
+
 /// How long a process may take to start.
 const START: Duration = Duration::from_secs(30);
 
 /// This program with a command, without the environment of another one.
 pub(super) fn own(arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = Command::new(env::current_exe().context("this program's file is unknown")?);
+    let prefix = program::prefix();
     for (name, _) in env::vars_os() {
-        if name.to_string_lossy().starts_with("MIXER_ADAPTER_") {
+        if name.to_string_lossy().starts_with(&prefix) {
             command.env_remove(name);
         }
     }

@@ -1,0 +1,210 @@
+//! `new`: the crate of a new adapter.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::template;
+use mixer_adapter_core::framework::{
+    dynamic::{DescriptorSet, DynamicTemplate},
+    name::is_valid_name,
+    suggest::suggestion,
+};
+use mixer_adapter_templates::STANDARD;
+
+/// Write the crate of a new adapter, which builds, passes its tests and serves
+#[derive(Debug, Args)]
+pub(super) struct New {
+    /// Name of the crate and of the adapter, and the folder to create
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Template that the adapter handles
+    #[arg(long, value_name = "TEMPLATE", default_value = "listentry")]
+    template: String,
+
+    /// Handle a template of its own, a check with output
+    #[arg(long, conflicts_with = "template")]
+    own_template: bool,
+
+    /// Write a library that programs can bundle, with a program that serves it
+    #[arg(long)]
+    lib: bool,
+
+    /// Source tree of mixer-adapter, the dependency of the crate [default: where this program was built]
+    ///
+    /// The crates of mixer-adapter are not published yet. If the source tree exists, the crate depends on it by its path; otherwise on the
+    /// version of this program, which a registry must have.
+    #[arg(long, value_name = "DIR")]
+    source: Option<PathBuf>,
+}
+
+/// The source tree that this program was built from.
+const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The crates that may be dependencies, with their folders in the source tree.
+const CRATES: [(&str, &str); 4] = [
+    ("mixer-adapter", ""),
+    ("mixer-adapter-build", "build"),
+    ("mixer-adapter-core", "crates/core"),
+    ("mixer-adapter-templates", "templates"),
+];
+
+/// Names that crates cannot have: keywords, folders of cargo, and crates that adapters depend on.
+const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
+    enum examples extern false final fn for gen if impl in incremental let loop macro match mod move mut override priv \
+    proc-macro pub ref return self static std struct super test tokio tracing trait true try type typeof unsafe unsized \
+    use virtual where while yield";
+
+impl New {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let is_reserved =
+            self.name.starts_with("mixer-adapter") || RESERVED.split(' ').any(|name| name == self.name);
+        if is_reserved || !is_valid_name(&self.name) {
+            let reason = if is_reserved {
+                "is reserved"
+            } else {
+                "is not the name of a crate: up to 63 lower-case letters, digits and `-`, of which the first is a letter"
+            };
+            return Err(usage!("`{}` {reason}", self.name).into());
+        }
+        let (values, source) = self.values()?;
+        let folder = Path::new(&self.name);
+        fs::create_dir(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        for (path, text) in self.files() {
+            let path = folder.join(path);
+            let rendered = template::render(&[("file", text)], "file", &values)?;
+            let written =
+                path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, rendered));
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let dependency = match source {
+            Some(source) => format!("the source tree {}", source.display()),
+            None => format!("version {} of the registry", env!("CARGO_PKG_VERSION")),
+        };
+        super::print(&format!(
+            "Wrote the crate {0}. It depends on mixer-adapter: {dependency}.\n\n  cd {0}\n  cargo test\n  cargo run -- serve\n",
+            self.name
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the files of the crate with their templates.
+    fn files(&self) -> Vec<(&'static str, &'static str)> {
+        let adapter = include_str!("adapter.rs.j2");
+        let mut files = vec![
+            (".github/workflows/ci.yml", include_str!("ci.yml.j2")),
+            (".gitignore", include_str!("gitignore.j2")),
+            ("Cargo.toml", include_str!("Cargo.toml.j2")),
+            ("Dockerfile", include_str!("Dockerfile.j2")),
+            ("README.md", include_str!("README.md.j2")),
+            ("build.rs", include_str!("build.rs.j2")),
+            ("config.proto", include_str!("config.proto.j2")),
+            ("rustfmt.toml", include_str!("rustfmt.toml.j2")),
+            ("sample.yaml", include_str!("sample.yaml.j2")),
+        ];
+        if self.lib {
+            files.extend([("src/lib.rs", adapter), ("src/main.rs", include_str!("main.rs.j2"))]);
+        } else {
+            files.push(("src/main.rs", adapter));
+        }
+        if self.own_template {
+            files.push(("template.proto", include_str!("template.proto.j2")));
+        }
+        files
+    }
+
+    /// Returns the values of the templates, and the source tree to depend on.
+    fn values(&self) -> anyhow::Result<(Json, Option<PathBuf>)> {
+        let source = self.source()?;
+        // Without a slash at the end.
+        let path = |folder: PathBuf| folder.components().collect::<PathBuf>().to_string_lossy().into_owned();
+        let dependency = |(name, folder): (&str, &str)| {
+            let place = match &source {
+                Some(source) => {
+                    format!("path = {}", template::quoted(&path(source.join(folder))))
+                }
+                None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
+            };
+            (name.to_owned(), Json::from(place))
+        };
+        let Chosen { marker, template, variety } = self.template()?;
+        let identifier = self.name.replace('-', "_");
+        let description = match &*variety {
+            "report" => "Counts the instances of reports.",
+            "quota" => "Limits the amount of each quota request.",
+            "attribute generator" => "Generates the namespaces of workloads.",
+            _ => "Denies the values on a list.",
+        };
+        let values = json!({
+            "name": self.name,
+            "package": identifier,
+            "crate": identifier,
+            "core": if self.lib { "mixer_adapter_core" } else { "mixer_adapter" },
+            "marker": marker,
+            "path": if self.own_template { format!("template::{marker}") } else { marker },
+            "module": template,
+            "template": template,
+            "variety": variety,
+            "description": description,
+            "own": self.own_template,
+            "lib": self.lib,
+            "rust": env!("CARGO_PKG_RUST_VERSION"),
+            "source": source,
+            "dependencies": CRATES.map(dependency).into_iter().collect::<serde_json::Map<_, _>>(),
+        });
+        Ok((values, source))
+    }
+
+    fn template(&self) -> anyhow::Result<Chosen> {
+        if self.own_template {
+            let words = self.name.split('-').filter_map(|word| word.split_at_checked(1));
+            let marker: String = words.map(|(first, rest)| first.to_uppercase() + rest).collect();
+            let marker = marker.replace(|c: char| !c.is_ascii_alphabetic(), "") + "Check";
+            let (template, variety) = (marker.to_lowercase(), "check with output".to_owned());
+            return Ok(Chosen { marker, template, variety });
+        }
+        let known = STANDARD.iter().find(|(name, _)| *name == self.template);
+        let Some((name, descriptor)) = known else {
+            let names: Vec<&str> = STANDARD.iter().map(|(name, _)| *name).collect();
+            return Err(usage!(
+                "unknown template `{}`; {}",
+                self.template,
+                suggestion(&self.template, &names)
+            )
+            .into());
+        };
+        let template = DynamicTemplate::new(&DescriptorSet::decode(*descriptor)?)?;
+        // The method is named after the type: HandleListEntry.
+        let marker = template.method().rsplit("Handle").next().unwrap_or_default().to_owned();
+        Ok(Chosen { marker, template: (*name).to_owned(), variety: template.variety().to_string() })
+    }
+
+    /// Returns the source tree to depend on; `None` for the registry.
+    fn source(&self) -> anyhow::Result<Option<PathBuf>> {
+        let is_source =
+            |tree: &Path| CRATES.iter().all(|(_, folder)| tree.join(folder).join("Cargo.toml").is_file());
+        let Some(given) = &self.source else {
+            return Ok(Some(PathBuf::from(SOURCE)).filter(|tree| is_source(tree)));
+        };
+        if !is_source(given) {
+            return Err(usage!("{} is not the source tree of mixer-adapter", given.display()).into());
+        }
+        Ok(Some(fs::canonicalize(given)?))
+    }
+}
+
+/// The template that the adapter handles.
+struct Chosen {
+    /// The name of its Rust type, `ListEntry`.
+    marker: String,
+    /// Its name, which its module has, too.
+    template: String,
+    variety: String,
+}
