@@ -4,6 +4,7 @@
 //!
 //! * `https` (default): lists from https:// providers.
 //! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
+//! * `redisquota`: quotas that several servers share in Redis.
 //! * `otlp`: traces for OpenTelemetry collectors (`serve --otlp-endpoint`); it brings their exporter, which is in released binaries.
 
 pub use mixer_adapter_denier as denier;
@@ -11,4 +12,6 @@ pub use mixer_adapter_list as list;
 pub use mixer_adapter_memquota as memquota;
 pub use mixer_adapter_noop as noop;
 pub use mixer_adapter_prometheus as prometheus;
+#[cfg(feature = "redisquota")]
+pub use mixer_adapter_redisquota as redisquota;
 pub use mixer_adapter_stdio as stdio;

@@ -86,19 +86,29 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 /// author's binary. After the adapters, `; state = VALUE` sets the
 /// state that [`Context::state`](crate::Context::state) returns, which is made outside of a runtime; `; sample = TEXT` sets the
 /// configuration (YAML) to use without `--config`, and `, tour = TEXT` after it the configuration that `try` shows behind an Envoy.
+/// `#[cfg(..)]` before an adapter makes it optional.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
 /// ```
 #[macro_export]
 macro_rules! main {
-    ($($adapter:ty),+ $(,)? $(; state = $state:expr)? $(; sample = $sample:expr $(, tour = $tour:expr)?)?) => {
+    ($($(#[$cfg:meta])* $adapter:ty),+ $(,)? $(; state = $state:expr)? $(; sample = $sample:expr $(, tour = $tour:expr)?)?) => {
         fn main() -> ::std::process::ExitCode {
             let name = option_env!("CARGO_BIN_NAME").unwrap_or(env!("CARGO_PKG_NAME"));
             let program = $crate::cli::Program::new(name, env!("CARGO_PKG_VERSION"))
                 $(.with_sample($sample)$(.with_tour($tour))?)?;
             let state = ::std::sync::Arc::new($crate::main!(@state $($state)?));
-            $crate::cli::run(move |adapters| adapters$(.add_with::<$adapter, _>(state.clone()))+, program)
+            $crate::cli::run(
+                move |adapters| {
+                    $(
+                        $(#[$cfg])*
+                        let adapters = adapters.add_with::<$adapter, _>(state.clone());
+                    )+
+                    adapters
+                },
+                program,
+            )
         }
     };
     (@state) => { () };

@@ -27,7 +27,7 @@ fn is_proved(mut rows: Vec<String>, proofs: &str) {
     let functions: BTreeSet<String> = rust_files(Path::new(ROOT))
         .iter()
         .flat_map(|(_, text)| text.lines())
-        .filter_map(|line| Some(line.split_once("fn ")?.1.split_once('(')?.0.to_owned()))
+        .filter_map(|line| Some(line.split_once("fn ")?.1.split(['(', '<']).next()?.to_owned()))
         .collect();
     let cases = read("tests/data/dispatch/cases.jsonl");
     let exists = |name: &str| {

@@ -1,12 +1,5 @@
 //! Grants quota from counters in memory: rate limits over rolling windows, and allocations that last until they are released.
 
-mod counter;
-mod counters;
-mod dedup;
-mod fingerprint;
-mod limits;
-mod literal;
-mod warnings;
 #[cfg(test)]
 mixer_adapter::testing::compliance!(
     MemQuota,
@@ -21,18 +14,14 @@ use std::time::{Duration, Instant};
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Call, Code, Context, Grant, Handle, QuotaRequest,
+    adapter::{Faults, Settings},
     metrics::Metrics,
     retention::{Retain, Retained},
 };
-use mixer_adapter_templates::{Quota, quota};
-
-use self::{
-    counter::Span,
-    counters::{Capacity, Counters, FullError},
-    dedup::Dedup,
-    fingerprint::Fingerprinter,
-    limits::Limit,
+use mixer_adapter_quota::{
+    Capacity, Counters, Dedup, Fingerprinter, FullError, Limit, Limits, OverrideParams, QuotaParams, Span,
 };
+use mixer_adapter_templates::{Quota, quota};
 
 mod config {
     #![allow(missing_docs, unreachable_pub)]
@@ -40,7 +29,35 @@ mod config {
 }
 
 pub use config::{Params, params};
-pub use limits::Limits;
+
+/// The quotas of a valid configuration.
+#[derive(Debug)]
+pub struct MemQuotaSettings(Limits);
+
+impl Settings for MemQuotaSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        let quotas = params.quotas.iter().map(|quota| QuotaParams {
+            name: &quota.name,
+            max_amount: quota.max_amount,
+            valid_duration: quota.valid_duration,
+            overrides: quota.overrides.iter().map(OverrideParams::from).collect(),
+            extra: (),
+        });
+        Some(Self(Limits::parse(quotas.collect(), params.min_deduplication_duration, faults)))
+    }
+}
+
+impl<'p> From<&'p params::Override> for OverrideParams<'p> {
+    fn from(given: &'p params::Override) -> Self {
+        Self {
+            dimensions: &given.dimensions,
+            max_amount: given.max_amount,
+            valid_duration: given.valid_duration,
+        }
+    }
+}
 
 /// The handler: its limits and counters.
 #[derive(Debug)]
@@ -102,9 +119,7 @@ impl MemQuota {
         request: &QuotaRequest,
         now: Duration,
     ) -> Result<Grant, AdapterError> {
-        let quota = self.limits.find(&instance.name).ok_or_else(|| {
-            AdapterError::invalid(format!("quotas: {}", self.limits.missing(&instance.name)))
-        })?;
+        let quota = self.limits.of_call(&instance.name)?;
         if request.amount == 0 && !request.report_limit {
             return Ok(Grant::nothing());
         }
@@ -148,10 +163,13 @@ impl Adapter for MemQuota {
     const DESCRIPTION: &str = "Keeps quotas in memory: rate limits over rolling windows, and allocations.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
-    type Config = Limits;
+    type Config = MemQuotaSettings;
     type Templates = (Quota,);
 
-    async fn open(limits: Limits, context: Context) -> Result<Self, AdapterError> {
+    async fn open(
+        MemQuotaSettings(limits): MemQuotaSettings,
+        context: Context,
+    ) -> Result<Self, AdapterError> {
         Ok(Self::new(limits, &context))
     }
 }

@@ -2,9 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../adapters/tests/it/support/debian.rs"]
-mod debian;
-#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../adapters/tests/it/support/envoy.rs"]
 mod envoy;
 
@@ -17,6 +14,7 @@ use std::{
 };
 
 use envoy::{Envoy, is_there};
+use test_debian as debian;
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, server::TcpIncoming};
 use tonic_health::{

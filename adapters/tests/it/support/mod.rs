@@ -1,7 +1,6 @@
 //! The binary in a process of its own.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-pub(crate) mod debian;
 pub(crate) mod envoy;
 pub(crate) mod http;
 pub(crate) mod load;
@@ -17,6 +16,7 @@ use std::{
 };
 
 use serde_json::Value as Json;
+pub(crate) use test_debian as debian;
 
 /// The binary, without the environment of the tests.
 pub(crate) fn binary() -> Command {

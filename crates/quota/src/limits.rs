@@ -6,15 +6,16 @@ use std::{
 };
 
 use mixer_adapter_core::{
-    adapter::{Faults, LimitOverride, Settings},
+    AdapterError,
+    adapter::{Faults, LimitOverride},
     prost_types,
     value::Value,
 };
 use mixer_adapter_templates::Quota as QuotaTemplate;
 
-use super::{Params, config::params, literal::Literal, warnings};
+use super::{literal::Literal, warnings};
 
-/// The maximum length of a window. Counters do not outlive the process, so a longer one is a mistake.
+/// The maximum length of a window: a longer one is a mistake.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const YEAR: &str = "not be longer than 365 days (8760h)";
 
@@ -22,19 +23,47 @@ const YEAR: &str = "not be longer than 365 days (8760h)";
 /// (docs/behaviour/adapters.md#deduplication-of-memquota).
 const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
 
-/// A validated configuration.
+/// A quota as the configuration of an adapter has it.
+#[derive(Clone, Debug)]
+pub struct QuotaParams<'p, E = ()> {
+    /// The name of the instance, or the first part of it.
+    pub name: &'p str,
+    /// The maximum amount in use.
+    pub max_amount: i64,
+    /// How long an amount is in use; until it is released if zero or absent.
+    pub valid_duration: Option<prost_types::Duration>,
+    /// Limits for some dimensions; the first match applies.
+    pub overrides: Vec<OverrideParams<'p>>,
+    /// What only this adapter has.
+    pub extra: E,
+}
+
+/// A limit that replaces that of its quota.
+#[derive(Clone, Debug)]
+pub struct OverrideParams<'p> {
+    /// The values that the dimensions of the instance must have.
+    pub dimensions: &'p BTreeMap<String, String>,
+    /// As in the quota.
+    pub max_amount: i64,
+    /// As in the quota.
+    pub valid_duration: Option<prost_types::Duration>,
+}
+
+/// The quotas of a valid configuration.
 #[derive(Debug)]
-pub struct Limits {
-    quotas: HashMap<String, Quota>,
+pub struct Limits<E = ()> {
+    quotas: HashMap<String, Quota<E>>,
     /// The minimum duration for which a repeated call is recognized.
-    pub(super) deduplication: Duration,
+    pub deduplication: Duration,
 }
 
 /// One quota: its limit, and the overrides of that.
 #[derive(Debug)]
-pub(super) struct Quota {
+pub struct Quota<E = ()> {
     limit: Limit,
     overrides: Vec<Override>,
+    /// What only this adapter has.
+    pub extra: E,
 }
 
 #[derive(Debug)]
@@ -45,52 +74,64 @@ struct Override {
 
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limit {
+pub struct Limit {
     /// The maximum amount in use; never negative.
-    pub(super) max: i64,
+    pub max: i64,
     /// How long an amount is in use; `None` means until it is released.
-    pub(super) valid: Option<Duration>,
+    pub valid: Option<Duration>,
 }
 
-impl Settings for Limits {
-    type Params = Params;
-
-    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
-        warnings::add(&params, faults);
-        let mut quotas = HashMap::new();
-        for (index, quota) in params.quotas.iter().enumerate() {
+impl<E> Limits<E> {
+    /// Parses the fields `quotas` and `min_deduplication_duration`, and adds what is wrong with them to `faults`.
+    pub fn parse(
+        quotas: Vec<QuotaParams<'_, E>>,
+        min_deduplication_duration: Option<prost_types::Duration>,
+        faults: &mut Faults<'_>,
+    ) -> Self {
+        warnings::add(&quotas, faults);
+        let names: Vec<&str> = quotas.iter().map(|quota| quota.name).collect();
+        let mut read = HashMap::new();
+        for (index, quota) in quotas.into_iter().enumerate() {
             let path = format!("quotas[{index}]");
-            let read = Quota::read(quota, &path, faults);
-            if quota.name.is_empty() {
+            let name = quota.name;
+            let quota = Quota::read(quota, &path, faults);
+            if name.is_empty() {
                 faults.push(format!("{path}.name"), "must be the name of a quota instance");
             }
-            quotas.entry(quota.name.clone()).or_insert(read);
+            read.entry(name.to_owned()).or_insert(quota);
         }
-        faults.unique("quotas", "name", params.quotas.iter().map(|quota| &quota.name));
+        faults.unique("quotas", "name", names);
         let deduplication = faults
-            .duration("min_deduplication_duration", params.min_deduplication_duration)
+            .duration("min_deduplication_duration", min_deduplication_duration)
             .must("be longer than zero", |given| !given.is_zero())
             .must(YEAR, |given| *given <= LONGEST)
             .or(DEFAULT_DEDUPLICATION);
-        let limits = Self { quotas, deduplication };
+        let limits = Self { quotas: read, deduplication };
         for (instance, _) in faults.types().of::<QuotaTemplate>() {
             if limits.find(instance).is_none() {
                 faults.push("quotas", limits.missing(instance));
             }
         }
-        Some(limits)
+        limits
     }
-}
 
-impl Limits {
     /// Returns the quota of an instance: the entry with its full name, or else with the first part of the name.
-    pub(super) fn find(&self, instance: &str) -> Option<&Quota> {
+    pub fn find(&self, instance: &str) -> Option<&Quota<E>> {
         let short = instance.split('.').next().unwrap_or_default();
         self.quotas.get(instance).or_else(|| self.quotas.get(short))
     }
 
+    /// Returns the quota of the instance of a call.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it has none.
+    pub fn of_call(&self, instance: &str) -> Result<&Quota<E>, AdapterError> {
+        let missing = || AdapterError::invalid(format!("quotas: {}", self.missing(instance)));
+        self.find(instance).ok_or_else(missing)
+    }
+
     /// Returns the reason of an instance without a quota.
-    pub(super) fn missing(&self, instance: &str) -> String {
+    fn missing(&self, instance: &str) -> String {
         let mut known: Vec<&str> = self.quotas.keys().map(String::as_str).collect();
         known.sort_unstable();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -98,8 +139,8 @@ impl Limits {
     }
 }
 
-impl Quota {
-    fn read(quota: &params::Quota, path: &str, faults: &mut Faults<'_>) -> Self {
+impl<E> Quota<E> {
+    fn read(quota: QuotaParams<'_, E>, path: &str, faults: &mut Faults<'_>) -> Self {
         let overrides = quota.overrides.iter().enumerate().map(|(index, given)| Override {
             dimensions: given
                 .dimensions
@@ -115,11 +156,11 @@ impl Quota {
         });
         let overrides = overrides.collect();
         let limit = Limit::read(quota.max_amount, quota.valid_duration, path, faults);
-        Self { limit, overrides }
+        Self { limit, overrides, extra: quota.extra }
     }
 
     /// Returns the limit for dimensions: from the first override whose dimensions all match, or else from the quota.
-    pub(super) fn limit(&self, dimensions: &BTreeMap<String, Value>) -> Limit {
+    pub fn limit(&self, dimensions: &BTreeMap<String, Value>) -> Limit {
         self.overrides
             .iter()
             .find(|given| given.dimensions.iter().all(|(name, literal)| literal.equals(dimensions.get(name))))
@@ -129,7 +170,7 @@ impl Quota {
 
 impl Limit {
     /// Returns a limit that the caller sets; `None` for one without a window.
-    pub(super) fn given(limit: LimitOverride) -> Option<Self> {
+    pub fn given(limit: LimitOverride) -> Option<Self> {
         let valid = limit.window.min(LONGEST);
         (!valid.is_zero()).then_some(Self { max: limit.max_amount, valid: Some(valid) })
     }
@@ -147,9 +188,26 @@ impl Limit {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use mixer_adapter_core::value::IpAddress;
+    use mixer_adapter_core::{
+        adapter::{Access, ConfigErrors, InferredTypes},
+        value::IpAddress,
+    };
 
     use super::*;
+
+    fn quota(name: &str, max_amount: i64) -> QuotaParams<'_> {
+        QuotaParams { name, max_amount, valid_duration: None, overrides: Vec::new(), extra: () }
+    }
+
+    fn parse(
+        quotas: Vec<QuotaParams<'_>>,
+        deduplication: Option<prost_types::Duration>,
+    ) -> Result<Limits, ConfigErrors> {
+        let (types, access) = (InferredTypes::default(), Access::unrestricted());
+        let mut faults = Faults::new(&types, &access);
+        let limits = Limits::parse(quotas, deduplication, &mut faults);
+        faults.into_errors().into_result().map(|()| limits)
+    }
 
     /// TestHandler_Limit: (what the override demands, the instance's dimensions, whether the override is taken).
     #[test]
@@ -165,18 +223,11 @@ mod tests {
         ];
         for (name, demanded, given, max) in cases {
             let demanded = demanded.iter().map(|(name, text)| (name.to_string(), text.to_string()));
-            let quota = params::Quota {
-                name: "q".to_owned(),
-                max_amount: 42,
-                overrides: vec![params::Override {
-                    dimensions: demanded.collect(),
-                    max_amount: 75,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            };
-            let limits =
-                Faults::parse::<Limits>(Params { quotas: vec![quota], ..Default::default() }).unwrap();
+            let dimensions = demanded.collect();
+            let given_limit =
+                OverrideParams { dimensions: &dimensions, max_amount: 75, valid_duration: None };
+            let quota = QuotaParams { overrides: vec![given_limit], ..quota("q", 42) };
+            let limits = parse(vec![quota], None).unwrap();
             let dimensions = given.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             assert_eq!(limits.find("q").unwrap().limit(&dimensions).max, max, "{name}");
         }
@@ -184,13 +235,8 @@ mod tests {
 
     #[test]
     fn a_quota_is_found_by_the_full_name_before_the_first_part_of_it() {
-        let quota = |name: &str, max_amount| params::Quota {
-            name: name.to_owned(),
-            max_amount,
-            ..Default::default()
-        };
         let quotas = vec![quota("requestcount", 1), quota("requestcount.instance.istio-system", 2)];
-        let limits = Faults::parse::<Limits>(Params { quotas, ..Default::default() }).unwrap();
+        let limits = parse(quotas, None).unwrap();
         let max = |name| limits.find(name).map(|quota| quota.limit(&BTreeMap::new()).max);
         assert_eq!(max("requestcount.instance.istio-system"), Some(2));
         assert_eq!(max("requestcount.quota.istio-system"), Some(1));
@@ -200,29 +246,21 @@ mod tests {
 
     #[test]
     fn calls_are_deduplicated_for_a_second_by_default() {
-        assert_eq!(Faults::parse::<Limits>(Params::default()).unwrap().deduplication, Duration::from_secs(1));
+        assert_eq!(parse(Vec::new(), None).unwrap().deduplication, Duration::from_secs(1));
     }
 
     #[test]
     fn each_fault_names_its_field() {
         let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
-        let params = Params {
-            quotas: vec![
-                params::Quota { max_amount: -1, valid_duration: seconds(-1), ..Default::default() },
-                params::Quota { name: "a".to_owned(), ..Default::default() },
-                params::Quota {
-                    name: "a".to_owned(),
-                    overrides: vec![params::Override {
-                        max_amount: -1,
-                        valid_duration: seconds(i64::MAX),
-                        ..Default::default()
-                    }],
-                    ..Default::default()
-                },
-            ],
-            min_deduplication_duration: seconds(0),
-        };
-        let violations = Faults::parse::<Limits>(params).unwrap_err().into_violations();
+        let dimensions = BTreeMap::new();
+        let long =
+            OverrideParams { dimensions: &dimensions, max_amount: -1, valid_duration: seconds(i64::MAX) };
+        let quotas = vec![
+            QuotaParams { valid_duration: seconds(-1), ..quota("", -1) },
+            quota("a", 0),
+            QuotaParams { overrides: vec![long], ..quota("a", 0) },
+        ];
+        let violations = parse(quotas, seconds(0)).unwrap_err().into_violations();
         let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
         let expected = [
             "quotas[0].max_amount",

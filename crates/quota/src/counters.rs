@@ -26,7 +26,7 @@ const SWEEP_WHEN_FULL: Duration = Duration::from_millis(100);
 
 /// The capacity of each shard.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capacity {
+pub struct Capacity {
     /// Combinations of a quota and its dimensions.
     counters: usize,
     /// Ticks with grants that are still in use, over all counters.
@@ -43,11 +43,11 @@ impl Default for Capacity {
 /// The maximum number of counters or slots is reached, so a grant cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the maximum number of counters is reached")]
-pub(super) struct FullError;
+pub struct FullError;
 
 /// All counters of a handler.
 #[derive(Debug)]
-pub(super) struct Counters {
+pub struct Counters {
     shards: [Mutex<Shard>; SHARDS],
     capacity: Capacity,
     without_room: Events,
@@ -63,7 +63,7 @@ struct Shard {
 
 impl Counters {
     /// Creates counters; `without_room` counts the refused calls.
-    pub(super) fn new(capacity: Capacity, without_room: Events) -> Self {
+    pub fn new(capacity: Capacity, without_room: Events) -> Self {
         Self { shards: Default::default(), capacity, without_room, refused: AtomicU64::new(0) }
     }
 
@@ -71,7 +71,7 @@ impl Counters {
     ///
     /// # Errors
     /// The capacity is exhausted. The call is counted as refused.
-    pub(super) fn apply(
+    pub fn apply(
         &self,
         counter: u128,
         limit: Limit,
@@ -89,7 +89,7 @@ impl Counters {
             self.without_room.add(1);
             if self.refused.fetch_add(1, Relaxed) == 0 {
                 tracing::warn!(
-                    "the maximum number of memquota counters is reached; new ones are denied until others are unused \
+                    "the maximum number of quota counters is reached; new ones are denied until others are unused \
                      (check for a dimension with very many values)"
                 );
             }
@@ -97,14 +97,7 @@ impl Counters {
     }
 
     /// Returns the state of a limit after `granted` of a request of `amount`.
-    pub(super) fn state(
-        &self,
-        counter: u128,
-        limit: Limit,
-        amount: i64,
-        granted: i64,
-        now: Duration,
-    ) -> LimitState {
+    pub fn state(&self, counter: u128, limit: Limit, amount: i64, granted: i64, now: Duration) -> LimitState {
         let shard = &self.shards[counter as usize % SHARDS];
         let mut shard = shard.lock();
         let Shard { counters, slots, .. } = &mut *shard;
@@ -132,12 +125,12 @@ impl Counters {
     }
 
     /// Returns the number of calls that were denied because the capacity was exhausted.
-    pub(super) fn refused(&self) -> u64 {
+    pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
     /// Removes unused counters, and returns an estimate of the memory of the others in bytes.
-    pub(super) fn compact(&self, now: Duration) -> usize {
+    pub fn compact(&self, now: Duration) -> usize {
         self.shards
             .iter()
             .map(|shard| {
@@ -152,7 +145,7 @@ impl Counters {
 
     /// Returns the number of counters.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().counters.len()).sum()
     }
 }

@@ -1,4 +1,9 @@
 //! Programs of Debian, which are installed when a test needs them first.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod redis;
+
+pub use redis::Redis;
 
 use std::{
     fs,
@@ -9,7 +14,7 @@ use std::{
 
 /// The path of a program, from the package that has it. Where there is none a line says so, and where one is required
 /// (`REQUIRE_REAL=1`), that is a failure.
-pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
+pub fn program(name: &str, package: &str) -> Option<PathBuf> {
     match find(name).map_or_else(|| install(name, package), Ok) {
         Ok(path) => Some(path),
         Err(reason) => {
@@ -20,7 +25,7 @@ pub(crate) fn program(name: &str, package: &str) -> Option<PathBuf> {
 }
 
 /// Says that tests with a program are skipped; fails if it is required.
-pub(crate) fn skip(name: &str, reason: &str) {
+pub fn skip(name: &str, reason: &str) {
     let required = std::env::var_os("REQUIRE_REAL").is_some_and(|value| value == "1");
     assert!(!required, "{name} cannot be installed, and REQUIRE_REAL=1 demands it: {reason}");
     // Past what the harness captures.
@@ -28,7 +33,7 @@ pub(crate) fn skip(name: &str, reason: &str) {
 }
 
 /// Like [`program`], from a package that is unpacked below `target`: installing it would start a server.
-pub(crate) fn unpacked(name: &str, package: &str) -> Option<PathBuf> {
+pub fn unpacked(name: &str, package: &str) -> Option<PathBuf> {
     match find(name).map_or_else(|| unpack(name, package), Ok) {
         Ok(path) => Some(path),
         Err(reason) => {
@@ -52,7 +57,7 @@ fn install(name: &str, package: &str) -> Result<PathBuf, String> {
 }
 
 fn unpack(name: &str, package: &str) -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/debian");
     let home = folder.join(package);
     let program = home.join("usr/bin").join(name);
     if program.is_file() {

@@ -11,7 +11,7 @@ use mixer_adapter_core::{
 /// (docs/behaviour/values.md#comparing-with-configured-text). Parsed once as every type, because the type of the value is only
 /// known with a request.
 #[derive(Debug)]
-pub(super) struct Literal {
+pub(crate) struct Literal {
     text: String,
     int64: Option<i64>,
     double: Option<f64>,
@@ -23,7 +23,7 @@ pub(super) struct Literal {
 }
 
 impl Literal {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             int64: text.parse().ok(),
@@ -47,7 +47,7 @@ impl Literal {
     }
 
     /// Returns whether a value equals this; an absent value equals the empty text.
-    pub(super) fn equals(&self, value: Option<&Value>) -> bool {
+    pub(crate) fn equals(&self, value: Option<&Value>) -> bool {
         match value {
             None | Some(Value::Unspecified) => self.text.is_empty(),
             Some(Value::String(text)) => *text == self.text,

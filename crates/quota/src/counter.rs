@@ -8,16 +8,18 @@ const TICK: Duration = Duration::from_millis(100);
 /// The maximum number of ticks of a window. A window of more than an hour has longer ticks, which limits its memory.
 const MOST_TICKS: u128 = 36_000;
 
-/// The length of a window and of its ticks.
+/// The length of a rolling window and of its ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    tick: Duration,
-    ticks: u64,
+pub struct Span {
+    /// The length of a tick.
+    pub tick: Duration,
+    /// The number of ticks.
+    pub ticks: u64,
 }
 
 impl Span {
     /// Creates a window of whole seconds, at least as long as `valid`.
-    pub(super) fn of(valid: Duration) -> Self {
+    pub fn of(valid: Duration) -> Self {
         let seconds = u128::from(valid.as_secs()) + u128::from(valid.subsec_nanos() > 0);
         let ticks = seconds * 10;
         let longer = ticks.div_ceil(MOST_TICKS).max(1);
@@ -38,7 +40,7 @@ impl Span {
 /// With a span it is a rolling window, which frees an amount when it has moved past the tick of the grant. Without, an amount
 /// is in use until it is released.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub(crate) struct Counter {
     span: Option<Span>,
     in_use: i64,
     /// The sum of the amounts of former slots. It wraps around, like the sums of slots: only differences count.
@@ -48,7 +50,7 @@ pub(super) struct Counter {
 }
 
 /// The memory of a slot.
-pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
+pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
 
 #[derive(Debug)]
 struct Slot {
@@ -58,12 +60,12 @@ struct Slot {
 }
 
 impl Counter {
-    pub(super) fn new(span: Option<Span>) -> Self {
+    pub(crate) fn new(span: Option<Span>) -> Self {
         Self { span, in_use: 0, freed: 0, slots: VecDeque::new() }
     }
 
     /// Returns the amount in use.
-    pub(super) fn in_use(&mut self, now: Duration) -> i64 {
+    pub(crate) fn in_use(&mut self, now: Duration) -> i64 {
         if let Some(span) = self.span {
             let tick = span.tick_at(now);
             while let Some(oldest) =
@@ -78,7 +80,7 @@ impl Counter {
     }
 
     /// Adds an amount, which the caller has checked to be available.
-    pub(super) fn add(&mut self, amount: i64, now: Duration) {
+    pub(crate) fn add(&mut self, amount: i64, now: Duration) {
         self.in_use += amount;
         let Some(span) = self.span else { return };
         let (tick, sum) = (span.tick_at(now), self.freed.wrapping_add(self.in_use));
@@ -90,7 +92,7 @@ impl Counter {
     }
 
     /// Returns the time until `amount` of the used amount is free; `None` without a span.
-    pub(super) fn free_after(&self, amount: i64, now: Duration) -> Option<Duration> {
+    pub(crate) fn free_after(&self, amount: i64, now: Duration) -> Option<Duration> {
         let span = self.span?;
         if amount <= 0 {
             return Some(Duration::ZERO);
@@ -102,7 +104,7 @@ impl Counter {
     }
 
     /// Releases up to `amount`, the newest first, and returns the amount released.
-    pub(super) fn release(&mut self, amount: u64, now: Duration) -> i64 {
+    pub(crate) fn release(&mut self, amount: u64, now: Duration) -> i64 {
         let released = i64::try_from(amount).unwrap_or(i64::MAX).min(self.in_use(now));
         self.in_use -= released;
         if self.span.is_some() && released > 0 {
@@ -117,12 +119,12 @@ impl Counter {
     }
 
     /// Frees the memory of former slots.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.slots.shrink_to_fit();
     }
 
     /// Returns the memory used, in slots.
-    pub(super) fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 }

@@ -23,7 +23,7 @@ const ANSWERS: usize = 56 * 1024;
 ///
 /// An answer is stored until the end of the period after its own, so for one to two periods.
 #[derive(Debug)]
-pub(super) struct Dedup {
+pub struct Dedup {
     fingerprinter: Fingerprinter,
     period: Duration,
     shards: [Mutex<Shard>; SHARDS],
@@ -47,7 +47,7 @@ struct Answer {
 
 impl Dedup {
     /// Creates a store; `forgotten_total` counts the answers that were dropped early.
-    pub(super) fn new(period: Duration, forgotten_total: Events) -> Self {
+    pub fn new(period: Duration, forgotten_total: Events) -> Self {
         Self {
             fingerprinter: Fingerprinter::default(),
             period,
@@ -61,7 +61,7 @@ impl Dedup {
     /// Returns the stored answer of a call with its remaining validity, or else runs `call` and stores the answer. Concurrent
     /// equal calls wait. Calls are equal if they have the same quota, id, amount and best effort; calls without an id are
     /// never equal. Errors are not stored.
-    pub(super) fn once<E>(
+    pub fn once<E>(
         &self,
         quota: &str,
         request: &QuotaRequest,
@@ -71,8 +71,7 @@ impl Dedup {
         if request.dedup_id.is_empty() {
             return call();
         }
-        let call_id = (quota, &request.dedup_id, request.amount, request.best_effort);
-        let id = self.fingerprinter.fingerprint(call_id);
+        let id = self.fingerprinter.call(quota, request);
         let shard = &self.shards[id as usize % SHARDS];
         let mut shard = shard.lock();
         shard.turn_to(now.as_nanos() / self.period.as_nanos().max(1));
@@ -98,7 +97,7 @@ impl Dedup {
     }
 
     /// Returns an estimate of the memory of the answers in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.shards
             .iter()
             .map(|shard| {
@@ -110,7 +109,7 @@ impl Dedup {
     }
 
     /// Returns the number of answers that were dropped early because there were too many.
-    pub(super) fn forgotten(&self) -> u64 {
+    pub fn forgotten(&self) -> u64 {
         self.forgotten.load(Relaxed)
     }
 }

@@ -3,18 +3,18 @@
 use mixer_adapter_core::{adapter::Faults, framework::suggest::suggest, prost_types};
 use mixer_adapter_templates::Quota;
 
-use super::{Params, config::params};
+use super::limits::QuotaParams;
 
 /// Warns of limits without a duration, and overrides by dimensions that the instances do not have.
-pub(super) fn add(params: &Params, faults: &mut Faults<'_>) {
-    for (index, quota) in params.quotas.iter().enumerate() {
+pub(crate) fn add<E>(quotas: &[QuotaParams<'_, E>], faults: &mut Faults<'_>) {
+    for (index, quota) in quotas.iter().enumerate() {
         let path = format!("quotas[{index}]");
         warn_without_duration(&path, quota.max_amount, quota.valid_duration.as_ref(), faults);
         for (index, given) in quota.overrides.iter().enumerate() {
             let path = format!("{path}.overrides[{index}]");
             warn_without_duration(&path, given.max_amount, given.valid_duration.as_ref(), faults);
             for (instance, inferred) in faults.types().of::<Quota>() {
-                if !is_for(params, quota, instance) {
+                if !is_for(quotas, quota.name, instance) {
                     continue;
                 }
                 for name in given.dimensions.keys().filter(|name| !inferred.dimensions.contains_key(*name)) {
@@ -45,8 +45,7 @@ fn warn_without_duration(
 }
 
 /// Returns whether [`Limits::find`](super::limits::Limits::find) selects this quota for an instance.
-fn is_for(params: &Params, quota: &params::Quota, instance: &str) -> bool {
+fn is_for<E>(quotas: &[QuotaParams<'_, E>], name: &str, instance: &str) -> bool {
     let short = instance.split('.').next().unwrap_or_default();
-    quota.name == instance
-        || (quota.name == short && params.quotas.iter().all(|known| known.name != instance))
+    name == instance || (name == short && quotas.iter().all(|known| known.name != instance))
 }

@@ -1,0 +1,16 @@
+//! What quota adapters share: limits by dimensions with overrides, counters in memory, fingerprints, and the answers of repeated
+//! calls.
+
+mod counter;
+mod counters;
+mod dedup;
+mod fingerprint;
+mod limits;
+mod literal;
+mod warnings;
+
+pub use counter::Span;
+pub use counters::{Capacity, Counters, FullError};
+pub use dedup::Dedup;
+pub use fingerprint::{Fingerprinter, SharedFingerprint};
+pub use limits::{Limit, Limits, OverrideParams, Quota, QuotaParams};

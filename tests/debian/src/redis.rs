@@ -1,0 +1,122 @@
+//! A Redis of its own for a test.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A redis-server on a port of 127.0.0.1, which ends with this.
+#[derive(Debug)]
+pub struct Redis {
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Redis {
+    /// Starts a server; `None` if it cannot be installed.
+    pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with more arguments.
+    pub fn start_with(arguments: &[&str]) -> Option<Self> {
+        // The package redis-server would start a server. This program is one, too, by the name that it is started with.
+        let program = super::program("redis-check-rdb", "redis-tools")?;
+        let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
+        let port = free_port();
+        let folder = tempfile::tempdir().unwrap();
+        let child = spawn(&program, port, &folder, &arguments);
+        let redis = Self { program, arguments, port, folder, child };
+        redis.wait();
+        Some(redis)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs a command, and returns its answer as the protocol has it.
+    pub fn command(&self, words: &[&str]) -> String {
+        self.try_command(words).unwrap()
+    }
+
+    fn try_command(&self, words: &[&str]) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let mut command = format!("*{}\r\n", words.len());
+        for word in words {
+            command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        // The server closes the connection after it.
+        command.push_str("*1\r\n$4\r\nQUIT\r\n");
+        stream.write_all(command.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.strip_suffix("+OK\r\n").unwrap_or(&answer).to_owned())
+    }
+
+    /// Stops the process until it is resumed, so that connections stay and nothing answers.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success()
+        );
+    }
+
+    /// Ends the process at once, without saving anything.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts an empty server on the same port, after `kill`.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.program, self.port, &self.folder, &self.arguments);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        let start = Instant::now();
+        while !self.try_command(&["PING"]).is_ok_and(|answer| !answer.is_empty()) {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "the Redis on port {} does not start",
+                self.port
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(program: &PathBuf, port: u16, folder: &tempfile::TempDir, arguments: &[String]) -> Child {
+    let mut command = Command::new(program);
+    command.arg0("redis-server").args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder.path()).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Returns a port that nothing listens on.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
