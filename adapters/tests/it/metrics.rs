@@ -195,7 +195,7 @@ fn every_alert_leads_to_its_section() {
     assert_eq!(page.matches("\n## ").count(), alerts.len());
     for alert in alerts {
         let name = alert["alert"].as_str().unwrap();
-        let url = format!("docs/operating/alerts.md#{}", name.to_lowercase());
+        let url = "docs/operating/alerts.md".to_owned() + "#" + &name.to_lowercase();
         assert_eq!(alert["annotations"]["runbook_url"], url);
         assert!(page.contains(&format!("\n## {name}\n")), "{name}");
     }
