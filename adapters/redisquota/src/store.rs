@@ -92,7 +92,7 @@ pub(super) struct Store {
     id: String,
     state: watch::Sender<State>,
     timeouts: AtomicU32,
-    /// The number of servers that live; 0 before Redis has said it.
+    /// The number of servers that live; 0 before the first answer of Redis.
     servers: AtomicU64,
     lost: Events,
 }
@@ -119,7 +119,7 @@ impl Store {
         }
     }
 
-    /// Returns the number of servers that live, as Redis last said; `None` before it has.
+    /// Returns the number of servers that live, from the last answer of Redis; `None` before the first.
     pub(super) fn servers(&self) -> Option<u64> {
         Some(self.servers.load(Relaxed)).filter(|servers| *servers > 0)
     }

@@ -41,7 +41,7 @@ impl Window {
         }
     }
 
-    /// Returns the numbers that tell the windows of a counter apart.
+    /// Returns numbers that differ between the windows of a counter.
     pub(super) fn id(self) -> [u64; 3] {
         let kind = match self {
             Self::Fixed(_) => 0,

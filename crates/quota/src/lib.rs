@@ -7,10 +7,12 @@ mod dedup;
 mod fingerprint;
 mod limits;
 mod literal;
+mod params;
 mod warnings;
 
 pub use counter::Span;
 pub use counters::{Capacity, Counters, FullError};
 pub use dedup::Dedup;
 pub use fingerprint::{Fingerprinter, SharedFingerprint};
-pub use limits::{Limit, Limits, OverrideParams, Quota, QuotaParams};
+pub use limits::{Limit, Limits, Quota};
+pub use params::{OverrideParams, QuotaParams};

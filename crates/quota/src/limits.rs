@@ -13,7 +13,7 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_templates::Quota as QuotaTemplate;
 
-use super::{literal::Literal, warnings};
+use super::{literal::Literal, params::QuotaParams, warnings};
 
 /// The maximum length of a window: a longer one is a mistake.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -22,32 +22,6 @@ const YEAR: &str = "not be longer than 365 days (8760h)";
 /// The default duration for which a repeated call is recognized
 /// (docs/behaviour/adapters.md#deduplication-of-memquota).
 const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
-
-/// A quota as the configuration of an adapter has it.
-#[derive(Clone, Debug)]
-pub struct QuotaParams<'p, E = ()> {
-    /// The name of the instance, or the first part of it.
-    pub name: &'p str,
-    /// The maximum amount in use.
-    pub max_amount: i64,
-    /// How long an amount is in use; until it is released if zero or absent.
-    pub valid_duration: Option<prost_types::Duration>,
-    /// Limits for some dimensions; the first match applies.
-    pub overrides: Vec<OverrideParams<'p>>,
-    /// What only this adapter has.
-    pub extra: E,
-}
-
-/// A limit that replaces that of its quota.
-#[derive(Clone, Debug)]
-pub struct OverrideParams<'p> {
-    /// The values that the dimensions of the instance must have.
-    pub dimensions: &'p BTreeMap<String, String>,
-    /// As in the quota.
-    pub max_amount: i64,
-    /// As in the quota.
-    pub valid_duration: Option<prost_types::Duration>,
-}
 
 /// The quotas of a valid configuration.
 #[derive(Debug)]
@@ -194,6 +168,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::OverrideParams;
 
     fn quota(name: &str, max_amount: i64) -> QuotaParams<'_> {
         QuotaParams { name, max_amount, valid_duration: None, overrides: Vec::new(), extra: () }

@@ -3,7 +3,7 @@
 use mixer_adapter_core::{adapter::Faults, framework::suggest::suggest, prost_types};
 use mixer_adapter_templates::Quota;
 
-use super::limits::QuotaParams;
+use super::params::QuotaParams;
 
 /// Warns of limits without a duration, and overrides by dimensions that the instances do not have.
 pub(crate) fn add<E>(quotas: &[QuotaParams<'_, E>], faults: &mut Faults<'_>) {
