@@ -19,7 +19,10 @@ use axum::{
 };
 use futures_util::{StreamExt as _, future::join_all};
 use parking_lot::Mutex;
-use prometheus_client::{encoding::text::encode, registry::Registry};
+use prometheus_client::{
+    encoding::text::{encode_eof, encode_registry},
+    registry::Registry,
+};
 use serde_json::json;
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
@@ -52,7 +55,7 @@ pub(super) struct Admin {
 
 /// Returns the router of the admin port; `private` has the pages that show values.
 pub(super) fn router(admin: Admin, registry: Registry, private: Router) -> Router {
-    let vitals = vitals(admin.readiness.clone(), registry);
+    let vitals = vitals(admin.readiness.clone(), registry, Some(admin.host.clone()));
     Router::new()
         .route("/", get(|| async { page::SERVER.response() }))
         .route("/status", get(async |State(admin): State<Admin>| Json(status::status(&admin))))
@@ -63,13 +66,13 @@ pub(super) fn router(admin: Admin, registry: Registry, private: Router) -> Route
         .merge(private)
 }
 
-/// The pages of every process: `/healthz`, `/readyz` and `/metrics`.
-pub(crate) fn vitals(readiness: Readiness, registry: Registry) -> Router {
-    let registry = Arc::new(AsyncMutex::new(registry));
+/// The pages of every process: `/healthz`, `/readyz` and `/metrics`, with the metrics of the handlers of `host`.
+pub(crate) fn vitals(readiness: Readiness, registry: Registry, host: Option<Arc<Host>>) -> Router {
+    let metrics_page = Arc::new(AsyncMutex::new((registry, host)));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready).with_state(readiness))
-        .route("/metrics", get(metrics).with_state(registry))
+        .route("/metrics", get(metrics).with_state(metrics_page))
 }
 
 /// Limits of the admin port.
@@ -221,13 +224,21 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     (code, text)
 }
 
+/// The metrics of a process, and those of its handlers if it has adapters.
+type MetricsPage = (Registry, Option<Arc<Host>>);
+
 /// The metrics, in the format that the client accepts. One request is answered at a time, on a thread that may block: files of the
 /// system are read.
-async fn metrics(State(registry): State<Arc<AsyncMutex<Registry>>>, headers: HeaderMap) -> Response {
-    let registry = registry.lock_owned().await;
+async fn metrics(State(page): State<Arc<AsyncMutex<MetricsPage>>>, headers: HeaderMap) -> Response {
+    let page = page.lock_owned().await;
     let encoded = spawn_blocking(move || {
+        let (registry, host) = &*page;
         let mut text = String::new();
-        encode(&mut text, &registry).map(|()| text)
+        encode_registry(&mut text, registry)?;
+        if let Some(host) = host {
+            text += &host.adapters().handler_metrics()?;
+        }
+        encode_eof(&mut text).map(|()| text)
     });
     match encoded.await {
         Ok(Ok(text)) => {

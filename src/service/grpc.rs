@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tonic::{Code, Status, service::Routes};
 
-use super::{ServerOptions, backend, limits::count_fields, rpc::Rpc};
+use super::{ServerOptions, backend, expiry::keep_time, limits::count_fields, rpc::Rpc};
 use mixer_adapter_engine::{RequestLimit, RequestLimits};
 use mixer_adapter_host::{
     Host,
@@ -22,6 +22,8 @@ pub struct HostMethods {
     pub(super) rpcs: HashMap<&'static str, Rpc>,
     /// Maximum number of instances in a call of a template.
     pub(super) max_instances: usize,
+    /// Whether another server accepts the connections.
+    pub(super) is_mounted: bool,
 }
 
 /// The field of the instances in every request of a template (docs/behaviour/templates.md).
@@ -95,6 +97,7 @@ impl Methods for HostMethods {
     }
 
     async fn call(&self, method: HostMethod, message: Bytes, caller: Caller) -> Result<Reply, Status> {
+        let caller = if self.is_mounted { caller.of_other_server() } else { caller };
         #[cfg(feature = "otlp")]
         let (HostMethod::Template { path, .. } | HostMethod::Rpc { path, .. }) = method;
         #[cfg(feature = "otlp")]
@@ -118,12 +121,45 @@ impl HostMethods {
     }
 }
 
-/// The services that every adapter server has: templates, and `InfrastructureBackend`.
-pub(crate) fn adapter_services(host: Arc<Host>) -> GrpcService {
+/// Returns the services of the adapters of a host, templates and `InfrastructureBackend`, to mount in a server of tonic or axum. Other paths
+/// are UNIMPLEMENTED.
+///
+/// The limits of calls in `options` hold, and sessions expire after [`ServerOptions::session_idle`]. The server that mounts the services
+/// authenticates clients, and limits connections; a call finds sessions by their id only, because its connection is unknown here. It
+/// closes the handlers with [`Host::close`] after its last call.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use mixer_adapter::service::{ServerOptions, adapter_services};
+/// use mixer_adapter_host::{Host, handler::{Adapters, Closing, TableLimits}};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = tokio::runtime::Handle::current();
+/// let adapters = Adapters::builder(runtime.clone()).build()?; // .add::<MyAdapter>()
+/// let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
+/// let app: Router = Router::new()
+///     .route("/hello", get(async || "hello"))
+///     .fallback_service(adapter_services(host, &ServerOptions::default()));
+/// # Ok(())
+/// # }
+/// ```
+pub fn adapter_services(host: Arc<Host>, options: &ServerOptions) -> GrpcService {
+    let keep_time = keep_time(Arc::downgrade(&host), options.session_idle);
+    host.closing().runtime().spawn(keep_time);
+    services(host, options.call_limits(), true)
+}
+
+/// Returns the same services for calls from this process.
+pub(crate) fn local_services(host: Arc<Host>) -> GrpcService {
+    services(host, ServerOptions::default().call_limits(), false)
+}
+
+fn services(host: Arc<Host>, limits: CallLimits, is_mounted: bool) -> GrpcService {
     let rpcs = HashMap::from(backend::methods(&host));
-    let limits = ServerOptions::default().call_limits();
     let max_instances = RequestLimits::default().instances;
-    UnaryService::new(HostMethods { host, rpcs, max_instances }, limits, Routes::default())
+    UnaryService::new(HostMethods { host, rpcs, max_instances, is_mounted }, limits, Routes::default())
 }
 
 impl ServerOptions {

@@ -10,6 +10,7 @@ mod decisions;
 mod engine_metrics;
 #[cfg(feature = "envoy")]
 mod envoy;
+mod expiry;
 mod explain;
 mod exposition;
 mod families;
@@ -27,8 +28,8 @@ mod service_list;
 
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use families::{Families, Scraped};
-pub(crate) use grpc::adapter_services;
-pub use grpc::{GrpcService, HostMethod, HostMethods};
+pub(crate) use grpc::local_services;
+pub use grpc::{GrpcService, HostMethod, HostMethods, adapter_services};
 pub(crate) use metrics::add_limits;
 pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
 #[cfg(feature = "tls")]

@@ -2,31 +2,38 @@
 
 use std::{
     collections::HashMap,
-    fmt, io,
+    convert::Infallible,
+    fmt,
+    future::ready,
+    io,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use axum::{Router, routing::any};
+use axum::{Router, response::IntoResponse, routing::any};
+use http::Request;
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
-use tokio::{runtime::Handle, time::Instant};
+use prometheus_client::{collector::Collector, registry::Registry};
+use tokio::{net::TcpListener, runtime::Handle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::service::Routes;
+use tonic::{body::Body, server::NamedService, service::Routes};
 use tower_layer::{Identity, Layer};
+use tower_service::Service;
 
 use super::{
     Readiness, ServerOptions,
     additional::AdditionalServices,
     admin::{self, Admin},
-    backend, decisions, engine_metrics, explain,
+    backend, decisions, engine_metrics,
+    expiry::keep_time,
+    explain,
     families::{Families, Scraped},
     grpc::{GrpcService, HostMethods},
     metrics, process_metrics,
     service_list::{descriptors, reflection, service_group, service_names},
 };
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
-use mixer_adapter_host::{Host, handler::BoxFuture, session::STEPS_TO_EXPIRE};
+use mixer_adapter_host::{Host, handler::BoxFuture};
 use mixer_adapter_net::{
     Authorization, Connection, HttpService, LimitHits, ListenAddress, Listener, OwnThread, Workers, tls,
 };
@@ -60,6 +67,7 @@ pub struct Server {
     options: ServerOptions,
     readiness: Readiness,
     additional: Vec<AdditionalServices>,
+    collectors: Vec<Box<dyn Collector>>,
     tls: Option<Arc<tls::Server>>,
     authorization: Arc<Authorization>,
     hits: Arc<LimitHits>,
@@ -84,6 +92,7 @@ impl Server {
             options,
             readiness: Readiness::default(),
             additional: Vec::new(),
+            collectors: Vec::new(),
             tls: None,
             authorization: Arc::new(Authorization::open(service_group)),
             hits: Arc::default(),
@@ -117,9 +126,39 @@ impl Server {
     }
 
     /// Serves further services, too.
-    #[cfg_attr(not(feature = "envoy"), allow(dead_code))]
     pub(super) fn add(mut self, services: AdditionalServices) -> Self {
         self.additional.push(services);
+        self
+    }
+
+    /// Serves a gRPC service of the program on the gRPC port, too, with health and the limits of the port. A client may call it if it may call
+    /// the group `templates`.
+    #[must_use]
+    pub fn add_service<S>(self, service: S) -> Self
+    where
+        S: Service<Request<Body>, Response: IntoResponse, Error = Infallible, Future: Send + 'static>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        let collector = Scraped(|_: &mut Families<'_>| Ok(()));
+        self.add(AdditionalServices {
+            names: vec![S::NAME],
+            rpcs: Vec::new(),
+            routes: Box::new(move |routes| routes.add_service(service)),
+            descriptors: &[],
+            collector: Box::new(collector),
+            stop: Box::new(|| {}),
+            finish: Box::pin(ready(())),
+        })
+    }
+
+    /// Shows metrics of the program on `/metrics`, too. Their names must not begin with `mixer_adapter_` or `adapter_`.
+    #[must_use]
+    pub fn add_collector(mut self, collector: Box<dyn Collector>) -> Self {
+        self.collectors.push(collector);
         self
     }
 
@@ -146,6 +185,11 @@ impl Server {
             None => None,
         };
         Ok(Bound { grpc: bind(grpc.into()).await?, admin, server: self })
+    }
+
+    /// Uses sockets that listen already, such as those of a supervisor or a test: the gRPC port, and the admin port if there is one.
+    pub fn bind_to(self, grpc: TcpListener, admin: Option<TcpListener>) -> Bound {
+        Bound { grpc: grpc.into(), admin: admin.map(Listener::from), server: self }
     }
 }
 
@@ -258,7 +302,9 @@ impl Bound {
             server.serve_admin(listener, registry, &draining, &background)?;
         }
         let Server { host, mixer, options, readiness, tls, authorization, .. } = server;
-        background.spawn(keep_time(host.clone(), options.session_idle, draining.clone()));
+        let (keep_time, stop_keeping) =
+            (keep_time(Arc::downgrade(&host), options.session_idle), draining.clone());
+        background.spawn(async move { stop_keeping.run_until_cancelled(keep_time).await });
 
         let host_of_sessions = host.clone();
         let make_service = move |connection: &Connection| {
@@ -334,7 +380,8 @@ impl Server {
             rpcs.extend(self.mixer.iter().flat_map(explain::methods));
         }
         let limits = self.mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits());
-        let mut methods = HostMethods { host: self.host.clone(), rpcs, max_instances: limits.instances };
+        let max_instances = limits.instances;
+        let mut methods = HostMethods { host: self.host.clone(), rpcs, max_instances, is_mounted: false };
         let mut registry = metrics::registry(&self.host);
         let (mut stops, mut finish) = (Vec::new(), Vec::new());
         for services in std::mem::take(&mut self.additional) {
@@ -346,6 +393,7 @@ impl Server {
         }
         registry.register_collector(Box::new(Scraped(process_metrics::encode)));
         registry.register_collector(Box::new(McpMetrics));
+        std::mem::take(&mut self.collectors).into_iter().for_each(|own| registry.register_collector(own));
         if let Some(mixer) = self.mixer.clone() {
             let config = self.config.clone();
             registry.register_collector(Box::new(Scraped(move |families: &mut Families<'_>| {
@@ -437,28 +485,6 @@ impl Drop for OpenConnection {
 /// Whether other machines can connect, and nothing authenticates their clients. An unknown address counts as open.
 fn is_unprotected(authorization: &Authorization, address: Option<&ListenAddress>) -> bool {
     !authorization.authenticates() && !address.is_some_and(ListenAddress::is_local)
-}
-
-/// How often idle handlers are closed.
-const SWEEP: Duration = Duration::from_secs(15);
-
-async fn keep_time(host: Arc<Host>, session_idle: Option<Duration>, stop: CancellationToken) {
-    let step = session_idle.map_or(SWEEP, |idle| (idle / STEPS_TO_EXPIRE).max(Duration::from_millis(1)));
-    let (mut steps, mut sweeps) = (ticks(step), ticks(SWEEP));
-    loop {
-        tokio::select! {
-            _ = steps.tick(), if session_idle.is_some() => host.expire_idle(),
-            _ = sweeps.tick() => host.handlers().sweep(),
-            () = stop.cancelled() => return,
-        }
-    }
-}
-
-/// Ticks from one period after now.
-fn ticks(period: Duration) -> tokio::time::Interval {
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    ticks
 }
 
 #[cfg(test)]

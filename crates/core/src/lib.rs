@@ -8,7 +8,7 @@
 //! - [`Call`] and [`Context`]: the instances of a call with its deadline and client, and what a handler has besides its configuration;
 //! - [`adapter`]: settings parsed from configurations ([`adapter::Settings`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;
-//! - [`metrics`]: counters of an adapter on the metrics page ([`Context::metrics`]);
+//! - [`metrics`]: counters, gauges and histograms of a handler on the metrics page ([`Context::metrics`]);
 //! - [`retention`]: state that outlives a handler, such as counters;
 //! - [`proto`]: messages shared with Mixer.
 //!

@@ -1,6 +1,7 @@
 //! A client of HTTP/1.1 over TLS. By hand on hyper: ready-made clients follow redirects and proxies to hosts that are not allowed.
 
 use std::{
+    error::Error as _,
     fmt, io,
     net::{IpAddr, SocketAddr},
     pin::pin,
@@ -16,7 +17,7 @@ use http::{
 };
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use hyper_util::{client::legacy, rt::TokioIo};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -51,6 +52,11 @@ impl fmt::Debug for AddressFilter {
     }
 }
 
+/// A connection of HTTP, in the clear or with TLS.
+pub(crate) trait HttpStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> HttpStream for S {}
+
 /// A request without an answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,6 +84,9 @@ pub enum HttpError {
     /// An exchange that was broken off, or was not HTTP/1.1.
     #[error("{}", with_causes(.0))]
     Http(#[from] hyper::Error),
+    /// The same, of a client that keeps connections, or a connection that failed.
+    #[error("{}", without_kind(.0))]
+    Pooled(#[from] legacy::Error),
     /// A body that was broken off.
     #[error("{0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
@@ -127,20 +136,24 @@ impl HttpClient {
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let url = request.uri();
-        let host = url.host().ok_or(HttpError::Url)?.to_owned();
+        let stream = self.dial(request.uri()).await?;
+        self.answer(stream, origin_form(request)).await
+    }
+
+    /// Connects to the host of a URL.
+    pub(crate) async fn dial(&self, url: &Uri) -> Result<Box<dyn HttpStream>, HttpError> {
+        let host = url.host().ok_or(HttpError::Url)?;
         let tls = match url.scheme_str() {
             Some("http") => None,
             Some("https") => Some(self.tls.as_ref().ok_or(HttpError::NoTls)?),
             _ => return Err(HttpError::Url),
         };
         let port = url.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        let stream = self.connect(&host, port).await?;
-        let request = origin_form(request);
-        match tls {
-            None => self.answer(stream, request).await,
-            Some(tls) => self.answer(tls.connect(&host, stream, &["http/1.1"]).await?, request).await,
-        }
+        let stream = self.connect(host, port).await?;
+        Ok(match tls {
+            None => Box::new(stream),
+            Some(tls) => Box::new(tls.connect(host, stream, &["http/1.1"]).await?),
+        })
     }
 
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, HttpError> {
@@ -160,6 +173,18 @@ impl HttpClient {
             },
         };
         connected.map_err(|source| HttpError::Connect { host: format!("{host}:{port}"), source })
+    }
+
+    /// Receives the body of a response. That of a response without success is empty if it is over the limit.
+    pub(crate) async fn received(&self, response: Response<Incoming>) -> Result<Response<Bytes>, HttpError> {
+        let (head, body) = response.into_parts();
+        match self.collect(body).await {
+            Ok(body) => Ok(Response::from_parts(head, body)),
+            Err(HttpError::TooLong(_)) if !head.status.is_success() => {
+                Ok(Response::from_parts(head, Bytes::new()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn collect(&self, body: Incoming) -> Result<Bytes, HttpError> {
@@ -184,19 +209,13 @@ impl HttpClient {
 
     async fn answer(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        stream: Box<dyn HttpStream>,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Bytes>, HttpError> {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let answer = async {
-            let (head, body) = sender.send_request(request).await?.into_parts();
-            match self.collect(body).await {
-                Ok(body) => Ok(Response::from_parts(head, body)),
-                Err(HttpError::TooLong(_)) if !head.status.is_success() => {
-                    Ok(Response::from_parts(head, Bytes::new()))
-                }
-                Err(error) => Err(error),
-            }
+            let response = sender.send_request(request).await?;
+            self.received(response).await
         };
         let mut answer = pin!(answer);
         tokio::select! {
@@ -218,10 +237,21 @@ fn origin_form(request: Request<Bytes>) -> Request<Full<Bytes>> {
     let headers = request.headers_mut();
     headers.extend(host.map(|host| (HOST, host)));
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    headers
-        .entry(USER_AGENT)
-        .or_insert(HeaderValue::from_static(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION"))));
+    with_user_agent(request)
+}
+
+/// Names this client, unless the request names another one.
+pub(crate) fn with_user_agent<B>(mut request: Request<B>) -> Request<B> {
+    let own = HeaderValue::from_static(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")));
+    request.headers_mut().entry(USER_AGENT).or_insert(own);
     request
+}
+
+/// The cause of an error of a client that keeps connections: the error itself has only its kind.
+fn without_kind(error: &legacy::Error) -> String {
+    let Some(cause) = error.source() else { return error.to_string() };
+    // Its text has its cause.
+    cause.downcast_ref::<HttpError>().map_or_else(|| with_causes(cause), ToString::to_string)
 }
 
 /// An error with its causes on one line: the text of a transport's error alone says little.

@@ -6,7 +6,7 @@
 //! - [`Backoff`]: delays between attempts, with jitter.
 //! - [`Bucket`]: the state of a rate limit.
 //! - [`Shares`]: who holds how much of a limited resource, and who loses first.
-//! - [`HttpClient`]: HTTP/1.1 and TLS for requests that are rare.
+//! - [`HttpClient`]: HTTP/1.1 and TLS for requests that are rare; [`HttpPool`] keeps its connections.
 //! - [`tls`]: mutual TLS for both ends of a connection, with certificates that reload.
 //!
 //! # Features
@@ -23,6 +23,7 @@ mod followed_file;
 mod frame_limit;
 pub mod grpc;
 mod http_client;
+mod http_pool;
 #[cfg(feature = "tls")]
 mod jwt;
 mod limits;
@@ -45,6 +46,7 @@ pub use backoff::{Backoff, Delays, random};
 pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
 pub use file::{open_file, read_file, read_file_within};
 pub use http_client::{HttpClient, HttpError, with_causes};
+pub use http_pool::HttpPool;
 #[cfg(feature = "tls")]
 pub use jwt::{JwksError, JwtOptions, JwtVerifier};
 pub use limits::{Limit, LimitHits};

@@ -24,7 +24,7 @@ pub(super) async fn serve(
     let config = get(async |State((name, source)): State<(String, ConfigServer)>| {
         JsonResponse(status(&name, &source))
     });
-    let router = service::vitals(readiness, registry)
+    let router = service::vitals(readiness, registry, None)
         .route("/", get(|| async { page::SOURCE.response() }))
         .route("/config", config.with_state((name, source)));
     service::serve_admin(listener, router, stop).await;

@@ -14,7 +14,7 @@ use tonic::{Status, body::Body};
 use tower_service::Service as _;
 
 use super::{InjectedFault, fault::MALFORMED};
-use crate::service::{GrpcService, adapter_services};
+use crate::service::{GrpcService, local_services};
 use mixer_adapter_engine::remote::InProcessTransport;
 use mixer_adapter_host::Host;
 use mixer_adapter_net::grpc::frame;
@@ -30,7 +30,7 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) fn new(host: Arc<Host>) -> Arc<Self> {
-        Arc::new(Self { grpc: adapter_services(host.clone()), host, faults: Mutex::default() })
+        Arc::new(Self { grpc: local_services(host.clone()), host, faults: Mutex::default() })
     }
 
     /// Adds a fault for the next call without one.

@@ -159,7 +159,7 @@ impl<S> Context<S> {
         }
     }
 
-    /// Returns the metrics of the adapter.
+    /// Returns the metrics of the handler.
     pub fn metrics(&self) -> &Metrics {
         &self.environment.metrics
     }

@@ -9,11 +9,11 @@ use super::{Access, AdapterError, Secret};
 /// How long a request takes at most, unless it says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends requests for [`Http`]: supplied by the server.
+/// Sends the requests of a handler for [`Http`]: supplied by the server.
 #[doc(hidden)]
 pub trait HttpTransport: Send + Sync {
-    /// Sends a request to the addresses that `access` allows.
-    fn send(&self, request: Request<Bytes>, access: Access, timeout: Duration) -> SendFuture;
+    /// Sends a request to the addresses that the configuration of the handler may reach.
+    fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture;
 }
 
 #[doc(hidden)]
@@ -23,7 +23,8 @@ pub type SendFuture = Pin<
 
 /// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts.
 ///
-/// It connects only to hosts that the configuration may reach (`--allow-hosts`), and follows no redirects. An answer has at most 1 MiB.
+/// It connects only to hosts that the configuration may reach (`--allow-hosts`), keeps the connections of the handler for further requests, and follows
+/// no redirects. An answer has at most 1 MiB.
 #[derive(Clone)]
 pub struct Http {
     transport: Option<Arc<dyn HttpTransport>>,
@@ -157,7 +158,7 @@ impl HttpRequest {
         let Some(transport) = &self.http.transport else {
             return Err(failed("there is no HTTP client without a server".to_owned()));
         };
-        match transport.send(request, self.http.access, self.timeout).await {
+        match transport.send(request, self.timeout).await {
             Ok(response) => Ok(HttpResponse { url, response }),
             Err(error) => {
                 Err(HttpError { url: url.to_string(), reason: error.to_string(), source: Some(error) })

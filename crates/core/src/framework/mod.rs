@@ -22,6 +22,6 @@ pub use setters::{setters, settings};
 
 pub use crate::{
     adapter::{CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor},
-    metrics::EventCounts,
+    metrics::MetricStore,
     retention::RetainedStates,
 };

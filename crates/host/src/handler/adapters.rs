@@ -17,18 +17,18 @@ use super::{
     blocking::{BlockingThreads, OpeningThreads},
     call::{HandlerCaller, Method, TemplateMethod},
     erased::{AnyAdapter, Typed},
-    http::Transport,
     panics::contain,
 };
 use mixer_adapter_core::{
     adapter::{Access, Adapter, Config, Declared, Faults, Handle, InferredTypes, Settings, Templates},
     framework::{
-        EventCounts, Shared, TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit,
+        MetricStore, Shared, TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit,
         name::is_valid_name, optional_fields::pool_with_optional_fields,
     },
     metrics::Metrics,
     template::Template,
 };
+use mixer_adapter_net::tls::SystemClient;
 
 /// A set of adapters that cannot be served together: a defect of the program, found when it starts.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub struct Adapters {
     by_config: HashMap<&'static str, usize>,
     methods: HashMap<&'static str, Arc<dyn Method>>,
     templates: BTreeMap<&'static str, TemplateInfo>,
-    events: Arc<EventCounts>,
+    metrics: Arc<MetricStore>,
 }
 
 impl fmt::Debug for Adapters {
@@ -94,9 +94,9 @@ impl Adapters {
                 by_config: HashMap::new(),
                 methods: HashMap::new(),
                 templates: BTreeMap::new(),
-                events: Arc::default(),
+                metrics: Arc::default(),
             },
-            http: Arc::new(Transport::default()),
+            tls: Arc::default(),
             template_methods: HashMap::new(),
             runtime,
             error: None,
@@ -146,7 +146,15 @@ impl Adapters {
 
     /// Returns the counters of events: adapter, event, count.
     pub fn event_counts(&self) -> Vec<(&'static str, &'static str, u64)> {
-        self.events.counts()
+        self.metrics.event_counts()
+    }
+
+    /// Returns the metrics of all open handlers in the format of OpenMetrics, without its end.
+    ///
+    /// # Errors
+    /// A metric that cannot be encoded.
+    pub fn handler_metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.encode()
     }
 
     /// Returns all methods, in no particular order.
@@ -162,7 +170,7 @@ impl Adapters {
 /// Builds a set of adapters.
 pub struct AdaptersBuilder {
     adapters: Adapters,
-    http: Arc<Transport>,
+    tls: Arc<SystemClient>,
     /// [`TemplateMethod`]s by path.
     template_methods: HashMap<&'static str, Box<dyn Any + Send>>,
     runtime: Runtime,
@@ -240,7 +248,7 @@ impl AdaptersBuilder {
             example: A::EXAMPLE,
             templates,
             settings: declared::<A::Config>(),
-            metrics: Metrics::of(A::NAME, self.adapters.events.clone()),
+            metrics: Metrics::of(A::NAME, self.adapters.metrics.clone()),
             panics: Counter::default(),
             panic_log: LogLimit::new(),
         });
@@ -251,7 +259,7 @@ impl AdaptersBuilder {
             opening,
             state,
             shared: Arc::new(Shared::default()),
-            http: self.http.clone(),
+            tls: self.tls.clone(),
             adapter: PhantomData,
         }));
         Ok(())

@@ -9,12 +9,15 @@ use tracing::Instrument as _;
 use super::{
     AdapterInfo, Closing,
     blocking::{BlockingThreads, FreeThread, OpeningThreads, SHUTTING_DOWN},
+    http::Transport,
     panics::{PanicError, contain, contain_future},
 };
 use mixer_adapter_core::{
     adapter::{Access, Adapter, AdapterError, Code, Context, Faults, InferredTypes, Settings, Violation},
-    framework::{Environment, HttpTransport, RetainedStates, Shared, Tasks, digest::Digest},
+    framework::{Environment, RetainedStates, Shared, Tasks, digest::Digest},
+    metrics::Metrics,
 };
+use mixer_adapter_net::tls::SystemClient;
 
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,7 +28,7 @@ pub struct Handler {
     object: Option<Box<dyn Any + Send + Sync>>,
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
     threads: Option<BlockingThreads>,
-    tasks: Option<OwnedTasks>,
+    parts: Option<OwnedParts>,
     closing: Closing,
     bytes: usize,
     // Dropped after the closing task is spawned, so that the count of open handlers is never zero in between.
@@ -58,7 +61,7 @@ impl Drop for Handler {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
         let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
-        let tasks = self.tasks.take();
+        let parts = self.parts.take();
         self.closing.spawn(async move {
             let span = tracing::info_span!("close", adapter = adapter.name);
             let closing = contain_future(async move { close(object).await }).instrument(span);
@@ -66,7 +69,7 @@ impl Drop for Handler {
                 None => Some(closing.await),
                 Some(threads) => threads.run(closing).await,
             };
-            drop(tasks);
+            drop(parts);
             // A panic in `close` is a defect of the adapter; the handler is closed nevertheless.
             if let Some(Err(panic)) = closed {
                 panic.report(&adapter, "close");
@@ -135,12 +138,16 @@ impl Purpose {
     }
 }
 
-/// The tasks of a handler, which end when this is dropped.
-struct OwnedTasks(Arc<Tasks>);
+/// The tasks and metrics of a handler, which end when this is dropped.
+struct OwnedParts {
+    tasks: Arc<Tasks>,
+    metrics: Metrics,
+}
 
-impl Drop for OwnedTasks {
+impl Drop for OwnedParts {
     fn drop(&mut self) {
-        self.0.end();
+        self.tasks.end();
+        self.metrics.end();
     }
 }
 
@@ -153,7 +160,7 @@ pub(crate) struct Typed<A, S> {
     pub(crate) opening: OpeningThreads,
     pub(crate) state: Arc<S>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) http: Arc<dyn HttpTransport>,
+    pub(crate) tls: Arc<SystemClient>,
     pub(crate) adapter: PhantomData<fn() -> A>,
 }
 
@@ -240,17 +247,21 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
         Box::pin(async move {
             let estimated = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let info = self.info.clone();
-            let tasks = OwnedTasks(Arc::new(Tasks::new(Some(closing.runtime().clone()))));
+            let parts = OwnedParts {
+                tasks: Arc::new(Tasks::new(Some(closing.runtime().clone()))),
+                metrics: info.metrics.of_handler(purpose.handler.clone()),
+            };
+            let http = Transport::new(self.tls.clone(), access.clone(), closing.runtime().clone());
             let environment = Environment {
                 adapter: info.name,
                 handler: purpose.handler,
                 types: purpose.types,
                 access,
-                tasks: tasks.0.clone(),
+                tasks: parts.tasks.clone(),
                 retained: Some((state.states, state.digest)),
                 shared: self.shared.clone(),
-                metrics: info.metrics.clone(),
-                http: Some(self.http.clone()),
+                metrics: parts.metrics.clone(),
+                http: Some(Arc::new(http)),
             };
             let program = self.state.clone();
             let opening = async move {
@@ -272,7 +283,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
                     Err(_) => Box::pin(std::future::ready(())),
                 },
                 threads: self.threads.clone(),
-                tasks: Some(tasks),
+                parts: Some(parts),
                 bytes,
                 _open: closing.opened(),
                 closing,

@@ -1,37 +1,62 @@
 //! The HTTP client of adapters.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{Request, uri::Scheme};
 use prost::bytes::Bytes;
+use tokio::runtime::Handle as Runtime;
 
 use mixer_adapter_core::{
     adapter::Access,
     framework::{HttpTransport, SendFuture},
 };
-use mixer_adapter_net::{HttpClient, tls::SystemClient};
+use mixer_adapter_net::{
+    HttpClient, HttpPool,
+    tls::{SystemClient, TlsError},
+};
 
 /// The longest answer in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Sends the requests of all adapters.
-#[derive(Debug, Default)]
+/// Sends the requests of a handler, whose connections are its own: other configurations may reach other addresses.
+#[derive(Debug)]
 pub(super) struct Transport {
-    tls: SystemClient,
+    system: Arc<SystemClient>,
+    access: Access,
+    runtime: Runtime,
+    /// In the clear.
+    plain: OnceLock<HttpPool>,
+    tls: OnceLock<HttpPool>,
+}
+
+impl Transport {
+    pub(super) fn new(system: Arc<SystemClient>, access: Access, runtime: Runtime) -> Self {
+        Self { system, access, runtime, plain: OnceLock::new(), tls: OnceLock::new() }
+    }
+
+    fn pool(&self, is_secure: bool) -> Result<HttpPool, TlsError> {
+        let pool = if is_secure { &self.tls } else { &self.plain };
+        if let Some(pool) = pool.get() {
+            return Ok(pool.clone());
+        }
+        let mut client = HttpClient::new(Duration::MAX, MAX_ANSWER);
+        if is_secure {
+            client = client.with_tls(self.system.get()?);
+        }
+        if self.access.is_limited() {
+            let access = self.access.clone();
+            client = client.with_address_filter(move |host, address| access.allows_address(host, address));
+        }
+        Ok(pool.get_or_init(|| HttpPool::new(client, self.runtime.clone())).clone())
+    }
 }
 
 impl HttpTransport for Transport {
-    fn send(&self, request: Request<Bytes>, access: Access, timeout: Duration) -> SendFuture {
-        let mut client = HttpClient::new(timeout, MAX_ANSWER);
-        if request.uri().scheme() == Some(&Scheme::HTTPS) {
-            match self.tls.get() {
-                Ok(tls) => client = client.with_tls(tls),
-                Err(error) => return Box::pin(async { Err(error.into()) }),
-            }
-        }
-        if access.is_limited() {
-            client = client.with_address_filter(move |host, address| access.allows_address(host, address));
-        }
-        Box::pin(async move { Ok(client.send(request).await?) })
+    fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture {
+        let pool = self.pool(request.uri().scheme() == Some(&Scheme::HTTPS));
+        Box::pin(async move { Ok(pool?.send(request, timeout).await?) })
     }
 }

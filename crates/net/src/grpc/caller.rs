@@ -1,4 +1,11 @@
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use http::HeaderMap;
 use tokio::time::Instant;
@@ -26,13 +33,25 @@ pub struct Caller {
     pub memory: Option<CallMemory>,
 }
 
+/// The numbers of the connections of other servers, each for one call.
+const OF_OTHER_SERVERS: u64 = 1 << 63;
+
 impl Caller {
+    /// Returns the caller of a call that another server of this process has accepted. Its connection is unknown, so that nothing that a
+    /// connection owns belongs to it.
+    #[must_use]
+    pub fn of_other_server(self) -> Self {
+        static CALLS: AtomicU64 = AtomicU64::new(OF_OTHER_SERVERS);
+        Self { connection: CALLS.fetch_add(1, Relaxed), ..self }
+    }
+
     /// Returns the name of the peer for logs: its authenticated name, or its address.
     pub fn peer_name(&self) -> impl fmt::Display {
         fmt::from_fn(|f| match self {
             Self { peer: Some(name), .. } => f.write_str(name),
             Self { remote: Some(address), .. } => fmt::Display::fmt(address, f),
             Self { connection: 0, .. } => f.write_str("this process"),
+            Self { connection: OF_OTHER_SERVERS.., .. } => f.write_str("a client of the program's server"),
             _ => f.write_str("a Unix socket"),
         })
     }

@@ -1,0 +1,106 @@
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+
+use super::store::Budget;
+
+/// The largest number of series of one metric of a handler.
+const MAX_SERIES: usize = 200;
+
+/// The length of the value of a label in bytes; the rest is cut off.
+const MAX_VALUE: usize = 128;
+
+/// The value of all labels of the series that is used when a metric has its maximum of series.
+const OTHER: &str = "other";
+
+/// A metric with `N` labels: a counter, gauge or histogram for each combination of their values. Clones are the same metric.
+///
+/// A metric has up to 200 series, and all handlers together 20 000. Further values share a series whose labels are `other`; values
+/// are cut off at 128 bytes.
+pub struct Series<M, const N: usize> {
+    labels: [&'static str; N],
+    family: Family<Labels, M, Constructor<M>>,
+    /// The number of series but that of the others.
+    count: Arc<AtomicUsize>,
+    budget: Arc<Budget>,
+}
+
+/// Names and values.
+type Labels = Vec<(&'static str, String)>;
+
+impl<M: Clone, const N: usize> Series<M, N> {
+    pub(super) fn new(
+        labels: [&'static str; N],
+        create: impl Fn() -> M + Send + Sync + 'static,
+        budget: Arc<Budget>,
+    ) -> Self {
+        let family = Family::new_with_constructor(Constructor(Arc::new(create)));
+        Self { labels, family, count: Arc::default(), budget }
+    }
+
+    pub(super) fn family(&self) -> Family<Labels, M, Constructor<M>> {
+        self.family.clone()
+    }
+
+    /// Returns the counter, gauge or histogram with these values of the labels.
+    pub fn with(&self, values: [&str; N]) -> M {
+        let labelled = |values: [&str; N]| -> Labels {
+            let values = values.map(|value| value[..value.floor_char_boundary(MAX_VALUE)].to_owned());
+            self.labels.into_iter().zip(values).collect()
+        };
+        let labels = labelled(values);
+        if let Some(known) = self.family.get(&labels) {
+            return known.clone();
+        }
+        // Callers at the same time may count a series twice.
+        if self.count.load(Relaxed) >= MAX_SERIES || !self.budget.take() {
+            return self.family.get_or_create_owned(&labelled([OTHER; N]));
+        }
+        self.count.fetch_add(1, Relaxed);
+        self.family.get_or_create_owned(&labels)
+    }
+}
+
+impl<M, const N: usize> Clone for Series<M, N> {
+    fn clone(&self) -> Self {
+        Self {
+            labels: self.labels,
+            family: self.family.clone(),
+            count: self.count.clone(),
+            budget: self.budget.clone(),
+        }
+    }
+}
+
+impl<M, const N: usize> fmt::Debug for Series<M, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Series").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}
+
+/// Creates the metrics of a family.
+pub(super) struct Constructor<M>(Arc<dyn Fn() -> M + Send + Sync>);
+
+impl<M> Clone for Constructor<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M> fmt::Debug for Constructor<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Constructor")
+    }
+}
+
+impl<M> MetricConstructor<M> for Constructor<M> {
+    fn new_metric(&self) -> M {
+        (self.0)()
+    }
+}

@@ -1,0 +1,134 @@
+//! HTTP clients that keep their connections.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use hyper::rt::Executor;
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connected, Connection},
+    },
+    rt::{TokioIo, TokioTimer},
+};
+use tokio::{
+    io::{self, AsyncRead, AsyncWrite, ReadBuf},
+    runtime::Handle,
+};
+use tower_service::Service;
+
+use crate::http_client::{HttpClient, HttpError, HttpStream, with_user_agent};
+
+/// Idle connections to a host that are kept.
+const MAX_IDLE: usize = 8;
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// An [`HttpClient`] that keeps its connections for further requests to their hosts: up to 8 idle ones to each, for 30 s. They are
+/// closed with the last clone.
+#[derive(Clone, Debug)]
+pub struct HttpPool {
+    limits: HttpClient,
+    client: Client<Dialer, Full<Bytes>>,
+}
+
+impl HttpPool {
+    /// Creates a client with the settings of `client`, whose connections run on `runtime`.
+    pub fn new(client: HttpClient, runtime: Handle) -> Self {
+        let pooled = Client::builder(Spawner(runtime))
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .build(Dialer(client.clone()));
+        Self { limits: client, client: pooled }
+    }
+
+    /// Sends a request as [`HttpClient::send`] does, within `timeout`.
+    ///
+    /// # Errors
+    /// See [`HttpError`]. An answer of any status is not an error.
+    pub async fn send(
+        &self,
+        request: Request<Bytes>,
+        timeout: Duration,
+    ) -> Result<Response<Bytes>, HttpError> {
+        let exchange = async {
+            let response = self.client.request(with_user_agent(request.map(Full::new))).await?;
+            self.limits.received(response).await
+        };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(HttpError::Timeout(timeout)))
+    }
+}
+
+/// Runs connections on a runtime that outlives the calls.
+#[derive(Clone, Debug)]
+struct Spawner(Handle);
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Executor<F> for Spawner {
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// Connects as the client does.
+#[derive(Clone, Debug)]
+struct Dialer(HttpClient);
+
+impl Service<Uri> for Dialer {
+    type Response = TokioIo<Dialed>;
+    type Error = HttpError;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Dialed>, HttpError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HttpError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, url: Uri) -> Self::Future {
+        let client = self.0.clone();
+        Box::pin(async move { Ok(TokioIo::new(Dialed(client.dial(&url).await?))) })
+    }
+}
+
+/// A connection, in the clear or with TLS.
+struct Dialed(Box<dyn HttpStream>);
+
+impl Connection for Dialed {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Dialed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Dialed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
