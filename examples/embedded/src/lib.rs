@@ -1,0 +1,65 @@
+//! An adapter, and a program of axum that mounts it.
+
+use std::sync::Arc;
+
+use axum::{Router, http::HeaderValue, http::header::SERVER, routing::get};
+use mixer_adapter::{
+    Adapter, AdapterError, Call, Check, Code, Context, Handle,
+    metrics::{Counter, Series},
+    service::{ServerOptions, adapter_services},
+    template::{ListEntry, listentry::InstanceMsg},
+};
+use mixer_adapter_host::{
+    Host,
+    handler::{Adapters, Closing, StartError, TableLimits},
+};
+use tokio::runtime::Handle as Runtime;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+mixer_adapter::include_proto!("embedded"); // Params, from config.proto
+
+/// Denies some paths, and counts its answers.
+pub struct Closed {
+    params: Params,
+    answers: Series<Counter, 1>,
+}
+
+impl Adapter for Closed {
+    const NAME: &str = "closed";
+    const DESCRIPTION: &str = "Denies some paths.";
+    type Config = Params;
+    type Templates = (ListEntry,);
+
+    async fn open(params: Params, context: Context) -> Result<Self, AdapterError> {
+        let answers = context.metrics().counter("answers", "Answers by verdict", ["verdict"]);
+        Ok(Self { params, answers })
+    }
+}
+
+impl Handle<ListEntry> for Closed {
+    async fn handle(&self, call: Call<InstanceMsg>) -> Result<Check, AdapterError> {
+        let path = call.value.as_ref().map(ToString::to_string).unwrap_or_default();
+        if self.params.closed.contains(&path) {
+            self.answers.with(["denied"]).inc();
+            return Ok(Check::deny(Code::PermissionDenied, "closed"));
+        }
+        self.answers.with(["allowed"]).inc();
+        Ok(Check::allow())
+    }
+}
+
+/// The handlers and sessions of the program's adapters.
+pub fn host() -> Result<Arc<Host>, StartError> {
+    let runtime = Runtime::current();
+    let adapters = Adapters::builder(runtime.clone()).add::<Closed>().build()?;
+    let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(runtime)));
+    Ok(host)
+}
+
+/// The routes of the program, with the services of its adapters and a layer around both.
+pub fn app(host: Arc<Host>) -> Router {
+    Router::new()
+        .route("/hello", get(async || "hello"))
+        .fallback_service(adapter_services(host, &ServerOptions::default()))
+        .layer(SetResponseHeaderLayer::overriding(SERVER, HeaderValue::from_static("embedded")))
+}

@@ -1,0 +1,3 @@
+fn main() {
+    mixer_adapter_build::adapter("config.proto");
+}
