@@ -1,4 +1,4 @@
-//! Serves the routes of axum and the adapter on one port of tonic. `cargo run -p embedded`
+//! Serves the routes of axum and the adapter on one port of tonic. `cargo run -p embedded --bin embedded`
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ async fn check_at(address: &str) {
     let mixer = FakeMixer::with::<Closed>()
         .handler("closed", "closed: [/admin]")
         .instance::<ListEntry>("path", "value: request.url_path")
-        .rule("", "closed", ["path"])
+        .rule("true", "closed", ["path"])
         .at(address)
         .start()
         .await
