@@ -110,7 +110,7 @@ impl Connector {
     }
 
     async fn cluster(&self, redis: &RedisConnectionInfo) -> Result<ClusterConnection, RedisError> {
-        let nodes = self.addresses().map(|address| Ok(address.into_connection_info()?));
+        let nodes = self.addresses().map(|address| address.into_connection_info());
         let mut builder = ClusterClient::builder(nodes.collect::<Result<Vec<_>, RedisError>>()?)
             // A redirection counts as a retry.
             .retries(3)
@@ -134,10 +134,9 @@ impl Connector {
 
     /// Asks the Sentinels for the server that is the master now.
     async fn master(&self, name: &str, redis: &RedisConnectionInfo) -> Result<Client, RedisError> {
-        let mut builder =
-            SentinelClientBuilder::new(self.addresses(), name.to_owned(), SentinelServerType::Master)?
-                .set_client_to_redis_db(redis.db())
-                .set_client_to_redis_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let mut builder = SentinelClientBuilder::new(self.addresses(), name, SentinelServerType::Master)?
+            .set_client_to_redis_db(redis.db())
+            .set_client_to_redis_tcp_settings(TcpSettings::default().set_nodelay(true));
         if let Some(name) = redis.username() {
             builder = builder.set_client_to_redis_username(name);
         }

@@ -29,11 +29,14 @@ pub struct RedisQuotaSettings {
     pub(super) allocation: Duration,
 }
 
+/// A host and a port.
+pub(super) type Address = (String, u16);
+
 /// How Redis is reached.
 #[derive(Clone, Debug)]
 pub(super) struct Servers {
     pub(super) topology: Topology,
-    pub(super) addresses: Vec<(String, u16)>,
+    pub(super) addresses: Vec<Address>,
     pub(super) tls: bool,
     pub(super) database: i64,
     pub(super) username: String,
@@ -173,7 +176,7 @@ fn is_local(host: &str) -> bool {
 }
 
 /// Returns whether a URL is for TLS, its hosts and ports, and its database.
-fn parse_url(url: &str) -> Result<(bool, Vec<(String, u16)>, i64), UrlError> {
+fn parse_url(url: &str) -> Result<(bool, Vec<Address>, i64), UrlError> {
     let (scheme, rest) = url.split_once("://").ok_or(UrlError::Invalid)?;
     let tls = match scheme {
         "redis" => false,
