@@ -38,6 +38,14 @@ impl AttributeArgs {
         Ok(request)
     }
 
+    /// Takes the arguments that are neither attributes nor files of them.
+    pub(super) fn take_others(&mut self) -> Vec<String> {
+        let is_other = |argument: &mut String| {
+            argument.contains("://") || !argument.contains('=') && !argument.starts_with('@')
+        };
+        self.positional.extract_if(.., is_other).collect()
+    }
+
     /// Several requests: one for each `--attributes`, or several for a file with a list.
     pub(super) fn requests(&self, types: &Vocabulary) -> Result<Vec<ParsedAttributes>, UsageError> {
         let mut requests = Vec::new();

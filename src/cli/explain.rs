@@ -3,10 +3,14 @@ use std::{process::ExitCode, time::Instant};
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use super::{
+    UsageError,
+    admin_client::AdminClient,
     attribute_args::AttributeArgs,
     config_args::ConfigArgs,
+    decisions::DecisionSource,
     diff::verdict,
     dry_run::{DryRun, Loaded},
     mixer::{AmountArgs, TimedAnswer, all_words, check_request, report_request, reported},
@@ -17,7 +21,13 @@ use crate::{
     answer::Rendered,
     service::mixer::{trace_check, trace_report},
 };
-use mixer_adapter_engine::{Mixer, proto::istio::mixer::v1::CheckRequest, trace::Trace};
+use mixer_adapter_engine::{
+    Mixer,
+    attribute::{ParsedAttributes, parse_json},
+    is_decision_id,
+    proto::istio::mixer::v1::CheckRequest,
+    trace::Trace,
+};
 use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
 use mixer_adapter_streams::ScopedUrl;
 
@@ -45,12 +55,23 @@ pub(super) struct Explain {
     #[arg(long)]
     call: bool,
 
+    /// Show all steps: rules that do not match, and the parts of conditions and instances
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    decision: DecisionSource,
+
     /// Show the answer of another configuration, too
     #[arg(long, value_name = "DIR", conflicts_with = "report")]
     diff: Option<ScopedUrl>,
 
     #[command(flatten)]
     output: OutputArgs,
+
+    /// The decision to explain.
+    #[arg(skip)]
+    decided: Option<Json>,
 }
 
 /// The answer of the configuration to compare with.
@@ -63,10 +84,23 @@ struct OtherAnswer {
 
 impl Explain {
     pub(super) fn run(
-        self,
+        mut self,
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
         sample: Option<&'static str>,
     ) -> anyhow::Result<ExitCode> {
+        for argument in self.attributes.take_others() {
+            if is_decision_id(&argument) {
+                self.decided = Some(super::block_on(self.decision.find(&argument))??);
+            } else {
+                self.configuration.config.push(argument.parse::<ScopedUrl>().map_err(UsageError::of)?);
+            }
+        }
+        if let Some(decided) = &self.decided {
+            warn_of_masks(decided);
+            if self.configuration.config.is_empty() {
+                return super::block_on(self.ask_server(decided))?;
+            }
+        }
         let engines = DryRun::new(add, self.call)?;
         let mut loaded = Loaded::read(&self.configuration, sample)?;
         let other = match &self.diff {
@@ -93,6 +127,25 @@ impl Explain {
         Ok(OtherAnswer { same: before == after, answer: after })
     }
 
+    /// Lets the server explain a decision with its configuration in use.
+    async fn ask_server(&self, decided: &Json) -> anyhow::Result<ExitCode> {
+        let client = AdminClient::new(&self.decision.port)?;
+        let explained = client.post("/explain", &decided["attributes"]).await?;
+        if let Some(data) = self.output.data() {
+            data.print(&explained)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let text = explained["text"].as_str().unwrap_or_default();
+        let trace: Trace = serde_json::from_value(explained["trace"].clone())?;
+        // The text ends with all steps.
+        let text = match text.strip_suffix(&trace.to_string()) {
+            Some(answer) if !self.all => format!("{answer}{}", trace.brief()),
+            _ => text.to_owned(),
+        };
+        super::print_verdict(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
     /// Returns the answer on one line.
     async fn verdict(&self, mixer: &Mixer) -> anyhow::Result<String> {
         let request = self.check(mixer)?;
@@ -102,7 +155,15 @@ impl Explain {
 
     fn check(&self, mixer: &Mixer) -> anyhow::Result<CheckRequest> {
         let snapshot = mixer.snapshot().context("there is no configuration")?;
-        let mut request = check_request(&self.attributes.request(snapshot.vocabulary())?, all_words());
+        let mut attributes = match &self.decided {
+            Some(decided) => {
+                let parsed = parse_json(&decided["attributes"], snapshot.vocabulary());
+                parsed.map_err(|error| usage!("the decision: {error}"))?
+            }
+            None => ParsedAttributes::new(),
+        };
+        attributes.append(&mut self.attributes.request(snapshot.vocabulary())?);
+        let mut request = check_request(&attributes, all_words());
         if let Some(quota) = &self.quota {
             self.amount.add_to(quota, &mut request);
         }
@@ -118,7 +179,7 @@ impl Explain {
             let (answer, trace) = trace_report(mixer, request.clone(), caller, Trace::default()).await;
             let answer = answer.map(|_| reported(&request));
             let asked = TimedAnswer { answer, trace: Some(trace), took: start.elapsed() };
-            return asked.print(self.output.data(), RpcError::of_call);
+            return asked.print(self.output.data(), self.all, RpcError::of_call);
         }
         let request = self.check(mixer)?;
         let (answer, trace) = trace_check(mixer, request.clone(), caller, Trace::default()).await;
@@ -131,13 +192,28 @@ impl Explain {
                 data.print(&explained)?;
                 Ok(code)
             }
-            (data, None) => asked.print(data, RpcError::of_call),
+            (data, None) => asked.print(data, self.all, RpcError::of_call),
             (None, Some(other)) => {
-                let code = asked.print(None, RpcError::of_call)?;
+                let code = asked.print(None, self.all, RpcError::of_call)?;
                 let answer = if other.same { "the same answer" } else { &other.answer };
                 super::print(&format!("\nthe other configuration: {answer}\n"))?;
                 Ok(code)
             }
         }
+    }
+}
+
+/// Warns of values that the decision log does not have.
+fn warn_of_masks(decided: &Json) {
+    let attributes = decided["attributes"].as_object().into_iter().flatten();
+    let masked: Vec<&str> = attributes
+        .filter(|(_, value)| value.to_string().contains("***"))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !masked.is_empty() {
+        super::print_error(&format!(
+            "warning: values of {} are masked in the decision log, and rules that read them may answer otherwise",
+            masked.join(", ")
+        ));
     }
 }

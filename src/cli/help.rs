@@ -30,6 +30,42 @@ pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
 /// The place of the syntax of attributes in the text after the flags.
 const ATTRIBUTES: &str = "$ATTRIBUTES";
 
+/// What people do, with the commands for it.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Run", &["serve", "try", "source"]),
+    ("Try a request", &["check", "report", "quota", "call"]),
+    (
+        "Write and check a configuration",
+        &["init", "validate", "test", "explain", "diff", "eval", "envoy-config"],
+    ),
+    ("Look", &["decisions", "watch", "adapters", "reference", "version"]),
+    ("For authors of adapters", &["new", "manifest", "proto"]),
+];
+
+/// Lists the commands in the help of the program by what people do.
+pub(super) fn grouped(command: Command) -> Command {
+    let header = *Styles::default().get_header();
+    let literal = *Styles::default().get_literal();
+    let listed = |command: &Command| {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {literal}{:<14}{literal:#}{about}\n", command.get_name())
+    };
+    let shown = || command.get_subcommands().filter(|command| !command.is_hide_set());
+    let named = GROUPS.map(|(heading, names)| {
+        let commands = names.iter().filter_map(|name| shown().find(|command| command.get_name() == *name));
+        (heading, commands.map(listed).collect::<String>())
+    });
+    let others =
+        shown().filter(|command| !GROUPS.iter().any(|(_, names)| names.contains(&command.get_name())));
+    let others = ("Other", others.map(listed).collect());
+    let groups = named.into_iter().chain([others]).filter(|(_, commands)| !commands.is_empty());
+    let groups: String =
+        groups.map(|(heading, commands)| format!("{header}{heading}:{header:#}\n{commands}\n")).collect();
+    command.help_template(format!(
+        "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{header}Flags of all commands:{header:#}\n{{options}}{{after-help}}"
+    ))
+}
+
 /// Joins the lines of each paragraph. Indented lines remain as they are.
 fn paragraphs(text: &str) -> String {
     let mut joined = String::new();

@@ -62,6 +62,16 @@ fn without_libraries(filter: &str) -> String {
 }
 
 fn filter(log: &str) -> anyhow::Result<EnvFilter> {
+    // For EnvFilter every other word is a target with all its events.
+    let is_misspelt = |part: &&str| {
+        part.bytes().all(|byte| byte.is_ascii_alphanumeric()) && part.parse::<LevelFilter>().is_err()
+    };
+    if let Some(part) = log.split(',').map(str::trim).filter(|part| !part.is_empty()).find(is_misspelt) {
+        return Err(usage!(
+            "--log: {part:?} is not a level; write error, warn, info, debug or trace, or the target with its level, such as h2=debug"
+        )
+        .into());
+    }
     EnvFilter::try_new(without_libraries(log)).with_context(|| {
         format!("--log {log:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")
     })

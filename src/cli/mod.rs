@@ -9,11 +9,13 @@ macro_rules! usage {
 
 mod access_args;
 mod adapters;
+mod admin_client;
 mod attribute_args;
 mod call;
 mod completions;
 mod config_args;
 mod decision_log_args;
+mod decisions;
 mod diff;
 mod dry_run;
 mod environment;
@@ -27,6 +29,7 @@ mod faults;
 mod fields;
 mod flags_file;
 mod help;
+mod init;
 mod input;
 mod limit_args;
 mod log_args;
@@ -46,6 +49,7 @@ mod reference;
 mod rpc_client;
 mod rpc_error;
 mod serve;
+mod server_args;
 mod signals;
 mod source;
 mod source_args;
@@ -147,13 +151,17 @@ enum Command {
     #[command(after_long_help = include_str!("texts/watch.txt"))]
     Watch(Box<watch::Watch>),
     #[command(after_long_help = include_str!("texts/check.txt"))]
-    Check(mixer::Check),
+    Check(Box<mixer::Check>),
     #[command(after_long_help = include_str!("texts/report.txt"))]
-    Report(mixer::Report),
+    Report(Box<mixer::Report>),
     #[command(after_long_help = include_str!("texts/quota.txt"))]
-    Quota(mixer::Quota),
+    Quota(Box<mixer::Quota>),
     #[command(after_long_help = include_str!("texts/explain.txt"))]
     Explain(Box<explain::Explain>),
+    #[command(after_long_help = include_str!("texts/decisions.txt"))]
+    Decisions(Box<decisions::Decisions>),
+    #[command(after_long_help = include_str!("texts/init.txt"))]
+    Init(init::Init),
     #[command(after_long_help = include_str!("texts/validate.txt"))]
     Validate(validate::Validate),
     #[command(after_long_help = include_str!("texts/test.txt"))]
@@ -254,6 +262,8 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
         Command::Report(report) => report.run(),
         Command::Quota(quota) => quota.run(),
         Command::Explain(explain) => explain.run(add, sample),
+        Command::Decisions(decisions) => decisions.run(),
+        Command::Init(init) => with_adapters(add, |adapters| init.run(adapters)),
         Command::Validate(validate) => validate.run(add),
         Command::Test(test) => test.run(add),
         Command::Diff(diff) => diff.run(add),
@@ -285,7 +295,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
 /// The command line as it is declared, with the layout of help for these arguments.
 fn command(arguments: &[OsString]) -> clap::Command {
     let command = Arguments::command().name(program::name()).version(program::current().version);
-    help::lay_out(environment::by_command(command), arguments)
+    help::grouped(help::lay_out(environment::by_command(command), arguments))
 }
 
 /// Parses the arguments of the program, a file of flags, and environment variables.

@@ -1,4 +1,4 @@
-//! Security of the gRPC port.
+//! Security of the gRPC port, and of the admin port.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ use mixer_adapter_net::{
 use mixer_adapter_net::{JwtOptions, JwtVerifier};
 
 use super::{UsageError, value_parsers};
-use crate::service::{SERVICE_GROUPS, service_group};
+use crate::service::{AdminSecurity, SERVICE_GROUPS, service_group};
 
 /// The clients that may connect to the gRPC port, and the services that they may call.
 #[derive(Debug, Args)]
@@ -81,28 +81,48 @@ pub(super) struct PortArgs {
     /// separated by commas
     #[arg(long, value_name = "GROUP=NAME", value_delimiter = ',', value_parser = value_parsers::grant)]
     allow: Vec<(String, String)>,
+
+    /// File of tokens; requests to the admin port must have one of them
+    ///
+    /// As a bearer token, or as the password that a browser asks for; the file is like that of --token-file. Then /explain and /decisions
+    /// answer on non-loopback ports, too. /healthz, /readyz and /metrics need no token
+    #[arg(long, hide_short_help = true, help_heading = ADMIN, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+
+    /// Serve the admin port over TLS, with the certificate of --tls-cert-file
+    #[arg(long, hide_short_help = true, help_heading = ADMIN, requires = "tls_cert_file")]
+    admin_tls: bool,
 }
 
-/// The security of the gRPC port.
+const ADMIN: &str = "Security of the admin port";
+
+/// The security of the ports.
 pub(super) struct PortSecurity {
     pub(super) tls: Option<Arc<Server>>,
     pub(super) authorization: Arc<Authorization>,
+    pub(super) admin: AdminSecurity,
 }
 
 impl PortArgs {
     /// Reads the files.
     pub(super) fn open(&self) -> anyhow::Result<PortSecurity> {
-        let tls = match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(certificate), Some(key)) => {
-                let options = ServerOptions {
-                    identity: KeyPair { certificate: certificate.clone(), key: key.clone() },
-                    client_authorities: self.tls_client_ca_file.clone(),
-                    optional_certificates: self.knows_tokens(),
-                };
-                Some(Server::load(options).context("cannot serve TLS on the gRPC port")?)
-            }
-            _ => None,
-        };
+        let identity = self.tls_cert_file.clone().zip(self.tls_key_file.clone());
+        let options = identity.map(|(certificate, key)| ServerOptions {
+            identity: KeyPair { certificate, key },
+            client_authorities: self.tls_client_ca_file.clone(),
+            optional_certificates: self.knows_tokens(),
+            http1: false,
+        });
+        // Browsers and Prometheus need no certificate.
+        let admin = options.clone().filter(|_| self.admin_tls);
+        let admin = admin.map(|options| {
+            let options = ServerOptions { client_authorities: None, http1: true, ..options };
+            Server::load(options).context("cannot serve TLS on the admin port")
+        });
+        let tokens = self.admin_token_file.clone().map(|file| Tokens::load(file, None));
+        let admin = AdminSecurity { tls: admin.transpose()?, tokens: tokens.transpose()? };
+        let tls = options.map(|options| Server::load(options).context("cannot serve TLS on the gRPC port"));
+        let tls = tls.transpose()?;
         let mut authorization = Authorization::open(service_group);
         if self.tls_client_ca_file.is_some() {
             authorization = authorization.with_certificates(self.client_san.clone());
@@ -129,7 +149,7 @@ impl PortArgs {
             })?;
             authorization = authorization.with_name(group, name.clone());
         }
-        Ok(PortSecurity { tls, authorization: Arc::new(authorization) })
+        Ok(PortSecurity { tls, authorization: Arc::new(authorization), admin })
     }
 
     fn knows_tokens(&self) -> bool {
@@ -144,8 +164,9 @@ impl PortArgs {
 impl PortSecurity {
     /// Reads certificates and tokens again.
     pub(super) fn reload(&self) {
-        if let Some(tls) = &self.tls {
-            tls.reload();
+        [&self.tls, &self.admin.tls].into_iter().flatten().for_each(|tls| tls.reload());
+        if let Some(tokens) = &self.admin.tokens {
+            tokens.reload();
         }
         self.authorization.reload();
     }

@@ -3,26 +3,49 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::uri::PathAndQuery;
+use http::{header::AUTHORIZATION, uri::PathAndQuery};
 use prost::Message;
 use tokio::{runtime::Handle, time::Instant};
-use tonic::Status;
+use tonic::{Code, Status};
 
+use super::{
+    rpc_error::RpcError,
+    server_args::{AUTHENTICATE, ClientSecurity, ServerArgs},
+};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
-use mixer_adapter_engine::remote::{Options, RemoteAdapter};
+use mixer_adapter_engine::remote::{ClientTls, Options, RemoteAdapter};
 
 /// A connection to a server.
 #[derive(Clone, Debug)]
-pub(super) struct RpcClient(Arc<RemoteAdapter>);
+pub(super) struct RpcClient {
+    server: Arc<RemoteAdapter>,
+    address: String,
+    security: ClientSecurity,
+}
 
 impl RpcClient {
-    /// Connects to `HOST:PORT` or `unix:/PATH`, without TLS.
-    pub(super) async fn connect(address: &str) -> Result<Self, Status> {
-        let connection = Connection { address: address.to_owned(), ..Connection::default() };
-        let adapter = RemoteAdapter::new(&connection, &Options::default(), &Handle::current())
-            .map_err(|error| Status::invalid_argument(error.to_string()))?;
-        adapter.ready().await?;
-        Ok(Self(Arc::new(adapter)))
+    /// Connects to a server.
+    pub(super) async fn connect(server: &ServerArgs) -> anyhow::Result<Self> {
+        let address = server.address.clone();
+        let security = server.security.open(&address)?;
+        let connection = Connection { address: address.clone(), ..Connection::default() };
+        let tls = security.tls.clone();
+        let options = Options::default()
+            .tls(tls.map(|client| ClientTls { client, server_name: security.server_name.clone() }))
+            .token(security.token.clone().map(|token| (AUTHORIZATION, token)));
+        let connected = async {
+            let server = RemoteAdapter::new(&connection, &options, &Handle::current())
+                .map_err(|error| Status::invalid_argument(error.to_string()))?;
+            server.ready().await.map(|()| server)
+        };
+        match connected.await {
+            Ok(server) => Ok(Self { server: Arc::new(server), address, security }),
+            Err(status) => {
+                let hint = security.hint(&address, status.message()).await;
+                let hint = hint.unwrap_or_else(|| CONNECT_HINT.to_owned());
+                Err(RpcError::of_step("connecting", &status).with_hint(hint).into())
+            }
+        }
     }
 
     /// Calls a method with an encoded request and returns the encoded response. The timeout is sent to the server, and is
@@ -35,7 +58,18 @@ impl RpcClient {
     ) -> Result<Bytes, Status> {
         // A timeout beyond the range of the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.0.call(method, request, deadline).await
+        let answer = self.server.call(method, request, deadline).await;
+        let Err(status) = &answer else { return answer };
+        let hint = match status.code() {
+            // A server refuses what is not TLS, and a client without a certificate, after the connection was made.
+            Code::Unavailable => self.security.hint(&self.address, status.message()).await,
+            Code::Unauthenticated => Some(AUTHENTICATE.to_owned()),
+            _ => None,
+        };
+        match hint {
+            Some(hint) => Err(Status::new(status.code(), format!("{}: {hint}", status.message()))),
+            None => answer,
+        }
     }
 
     /// Calls a method with typed messages.
@@ -50,3 +84,5 @@ impl RpcClient {
         Answer::decode(answer).map_err(|error| Status::internal(format!("cannot decode the answer: {error}")))
     }
 }
+
+const CONNECT_HINT: &str = "start a server with `serve`, or set --address to another one";

@@ -33,9 +33,12 @@ use mixer_adapter_net::{
     grpc::{FREE_BYTES, StreamMemory},
     raise_open_files, read_file,
 };
-use mixer_adapter_streams::proto::envoy::{
-    config::core::v3::{BuildVersion, Extension},
-    r#type::v3::SemanticVersion as EnvoyVersion,
+use mixer_adapter_streams::{
+    ScopedUrl,
+    proto::envoy::{
+        config::core::v3::{BuildVersion, Extension},
+        r#type::v3::SemanticVersion as EnvoyVersion,
+    },
 };
 
 /// Run the server: adapters for a real Mixer, and the Mixer API
@@ -72,6 +75,10 @@ pub(super) struct Serve {
     /// Each has its own connections; as many more are for large calls
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+
+    /// The configuration: the same as --config
+    #[arg(value_name = "DIR|URL", conflicts_with = "config")]
+    directory: Vec<ScopedUrl>,
 
     #[command(flatten)]
     configuration: ConfigArgs,
@@ -174,10 +181,11 @@ pub(super) struct Serve {
 impl Serve {
     /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
     pub(super) fn run(
-        self,
+        mut self,
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
         sample: Option<&'static str>,
     ) -> anyhow::Result<()> {
+        self.configuration.config.append(&mut self.directory);
         #[cfg(not(feature = "otlp"))]
         self.logging.start()?;
         // Admin, housekeeping and closing run on other threads, so that calls do not delay them.
@@ -208,7 +216,8 @@ impl Serve {
             let status = controller.status();
             let server = Server::new(host.clone(), self.options())
                 .mixer(mixer.clone())
-                .secured(security.tls.clone(), security.authorization.clone());
+                .secured(security.tls.clone(), security.authorization.clone())
+                .secured_admin(security.admin.clone());
             let server = server.config_status(status.clone());
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
@@ -422,7 +431,8 @@ fn greeting(
     let address = bound.grpc_address()?;
     let _ = writeln!(text, "gRPC on {address}");
     if let Some(admin) = bound.admin_address()? {
-        let _ = writeln!(text, "Admin on {}", value_parsers::http_url(&admin));
+        let scheme = if bound.has_admin_tls() { "https" } else { "http" };
+        let _ = writeln!(text, "Admin on {}", value_parsers::http_url(scheme, &admin));
     }
     if let Some(mcp) = mcp {
         let _ = writeln!(text, "Sources of configuration can connect to {mcp}");

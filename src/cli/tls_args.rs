@@ -62,6 +62,11 @@ impl ClientTlsArgs {
         Client::new(options).map_err(UsageError::of)
     }
 
+    /// Returns whether the certificate is another one than the default, which need not exist.
+    pub(super) fn names_certificate(&self) -> bool {
+        self.cert_file != Credentials::default().certificate
+    }
+
     fn credentials(&self) -> Credentials {
         Credentials {
             certificate: self.cert_file.clone(),

@@ -160,10 +160,10 @@ pub(super) fn reachable(address: &ListenAddress) -> ListenAddress {
     }
 }
 
-/// The URL of an HTTP server; a Unix socket has none.
-pub(super) fn http_url(address: &ListenAddress) -> String {
+/// The URL of an HTTP server with this scheme; a Unix socket has none.
+pub(super) fn http_url(scheme: &str, address: &ListenAddress) -> String {
     match address {
-        ListenAddress::Tcp(tcp) => format!("http://{tcp}"),
+        ListenAddress::Tcp(tcp) => format!("{scheme}://{tcp}"),
         ListenAddress::Unix(_) => address.to_string(),
     }
 }

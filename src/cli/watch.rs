@@ -30,6 +30,13 @@ use mixer_adapter_streams::{
 
 /// Print the resources that a configuration server pushes
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("cert_file", |arg| arg.visible_alias("tls-cert-file")),
+    mut_arg("key_file", |arg| arg.visible_alias("tls-key-file")),
+    mut_arg("ca_cert_file", |arg| arg.visible_alias("tls-ca-file")),
+    mut_arg("mcp_server_san", |arg| arg.visible_alias("tls-server-name")),
+    mut_arg("config_token_file", |arg| arg.visible_alias("token-file")),
+)]
 pub(super) struct Watch {
     /// The server: mcp://HOST:PORT, xds://HOST:PORT (state of the world) or xds+delta://HOST:PORT (incremental)
     ///
@@ -163,7 +170,8 @@ impl Watch {
         }
         self.name_resources(&mut settings)?;
         if self.server.is_tls() {
-            settings.tls = Some(self.identity.client(self.client.has_token())?);
+            settings.tls =
+                Some(self.identity.client(self.client.has_token() || !self.identity.names_certificate())?);
         }
         let server = self.server.server(&settings).map_err(UsageError::of)?;
         let Some(server) = server else {

@@ -1,4 +1,4 @@
-//! The admin port: plain HTTP for people and machines. No page but `/explain` and `/decisions` shows values of a configuration or of
+//! The admin port: HTTP for people and machines. No page but `/explain` and `/decisions` shows values of a configuration or of
 //! requests, which may hold secrets.
 
 mod status;
@@ -11,12 +11,13 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, StatusCode,
-        header::{CONNECTION, CONTENT_TYPE, HOST},
+        header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures_util::{StreamExt as _, future::join_all};
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -35,7 +36,9 @@ use super::{Readiness, exposition::Format, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::Host;
-use mixer_adapter_net::{Connection, ConnectionLimits, Listener, Protocol, Workers, max_open_files};
+use mixer_adapter_net::{
+    Connection, ConnectionLimits, Listener, Protocol, Tokens, Workers, max_open_files, tls,
+};
 
 /// The number of sessions that `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -53,17 +56,65 @@ pub(super) struct Admin {
     pub(super) explain: bool,
 }
 
-/// Returns the router of the admin port; `private` has the pages that show values.
-pub(super) fn router(admin: Admin, registry: Registry, private: Router) -> Router {
+/// Who may use the admin port.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct AdminSecurity {
+    /// TLS; without it the port is plain HTTP.
+    pub tls: Option<Arc<tls::Server>>,
+    /// The tokens of clients; without them every client may use the port.
+    pub tokens: Option<Arc<Tokens>>,
+}
+
+/// Returns the router of the admin port; `private` has the pages that show values. With `tokens`, all pages need one but those that
+/// probes and Prometheus read.
+pub(super) fn router(
+    admin: Admin,
+    registry: Registry,
+    private: Router,
+    tokens: Option<Arc<Tokens>>,
+) -> Router {
     let vitals = vitals(admin.readiness.clone(), registry, Some(admin.host.clone()));
-    Router::new()
+    let pages = Router::new()
         .route("/", get(|| async { page::SERVER.response() }))
         .route("/status", get(async |State(admin): State<Admin>| Json(status::status(&admin))))
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
-        .merge(vitals)
-        .merge(private)
+        .merge(private);
+    let pages = match tokens {
+        Some(tokens) => pages.layer(middleware::from_fn_with_state(tokens, authenticate)),
+        None => pages,
+    };
+    pages.merge(vitals)
+}
+
+/// Refuses requests without a valid token, and those that a page of another site makes through a browser, which knows the token.
+async fn authenticate(State(tokens): State<Arc<Tokens>>, request: Request, next: Next) -> Response {
+    if is_of_other_site(request.headers()) {
+        return (StatusCode::FORBIDDEN, "requests of other sites are refused\n").into_response();
+    }
+    if token(request.headers()).and_then(|token| tokens.name_of(&token)).is_some() {
+        return next.run(request).await;
+    }
+    let challenge = [(WWW_AUTHENTICATE, "Basic realm=\"mixer-adapter: any user, a token as the password\"")];
+    (StatusCode::UNAUTHORIZED, challenge, "the client has to show a valid token\n").into_response()
+}
+
+/// Returns the bearer token, or the password that a browser sends.
+fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let (scheme, credentials) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(credentials.trim().into());
+    }
+    let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    scheme.eq_ignore_ascii_case("basic").then(|| decoded[colon + 1..].to_vec())
+}
+
+/// Returns whether a page of another site makes a request through a browser.
+fn is_of_other_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
 }
 
 /// The pages of every process: `/healthz`, `/readyz` and `/metrics`, with the metrics of the handlers of `host`.
@@ -189,10 +240,11 @@ async fn received(body: Body, memory: &Semaphore) -> Result<(Body, SemaphorePerm
 /// Refuses requests that a page of another site makes through a browser on this machine: a loopback port trusts its clients.
 async fn check_origin(request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let of_browser = headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
     let host = headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()));
     match host {
-        _ if of_browser => (StatusCode::FORBIDDEN, "requests of other sites are refused\n").into_response(),
+        _ if is_of_other_site(headers) => {
+            (StatusCode::FORBIDDEN, "requests of other sites are refused\n").into_response()
+        }
         Some(host) if !is_local(&host) => {
             let reason = format!("{host:?} is not a name of this machine's loopback address\n");
             (StatusCode::FORBIDDEN, reason).into_response()

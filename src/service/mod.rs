@@ -26,6 +26,7 @@ mod server;
 mod server_options;
 mod service_list;
 
+pub use admin::AdminSecurity;
 pub(crate) use admin::{serve as serve_admin, vitals};
 pub(crate) use families::{Families, Scraped};
 pub(crate) use grpc::local_services;

@@ -23,7 +23,7 @@ use tower_service::Service;
 use super::{
     Readiness, ServerOptions,
     additional::AdditionalServices,
-    admin::{self, Admin},
+    admin::{self, Admin, AdminSecurity},
     backend, decisions, engine_metrics,
     expiry::keep_time,
     explain,
@@ -70,6 +70,7 @@ pub struct Server {
     collectors: Vec<Box<dyn Collector>>,
     tls: Option<Arc<tls::Server>>,
     authorization: Arc<Authorization>,
+    admin: AdminSecurity,
     hits: Arc<LimitHits>,
 }
 
@@ -95,6 +96,7 @@ impl Server {
             collectors: Vec::new(),
             tls: None,
             authorization: Arc::new(Authorization::open(service_group)),
+            admin: AdminSecurity::default(),
             hits: Arc::default(),
         }
     }
@@ -108,6 +110,13 @@ impl Server {
     #[must_use]
     pub fn secured(mut self, tls: Option<Arc<tls::Server>>, authorization: Arc<Authorization>) -> Self {
         (self.tls, self.authorization) = (tls, authorization);
+        self
+    }
+
+    /// Protects the admin port, which is open to every client otherwise.
+    #[must_use]
+    pub fn secured_admin(mut self, admin: AdminSecurity) -> Self {
+        self.admin = admin;
         self
     }
 
@@ -216,6 +225,11 @@ impl Bound {
     /// The system cannot return the address.
     pub fn admin_address(&self) -> io::Result<Option<ListenAddress>> {
         self.admin.as_ref().map(Listener::address).transpose()
+    }
+
+    /// Returns whether the admin port is served over TLS.
+    pub(crate) fn has_admin_tls(&self) -> bool {
+        self.server.admin.tls.is_some()
     }
 
     /// Serves until `stop` is cancelled, then ends in order: not ready, no new connections, calls in flight finish,
@@ -417,7 +431,22 @@ impl Server {
         draining: &CancellationToken,
         background: &TaskTracker,
     ) -> Result<(), ServerError> {
-        let explained = self.mixer.as_ref().filter(|_| self.explains(&listener));
+        let AdminSecurity { tls, tokens } = self.admin.clone();
+        let is_private = tokens.is_some() || self.explains(&listener);
+        let explained = self.mixer.as_ref().filter(|_| is_private);
+        let listener = match tls {
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
+        };
+        if let Some(tokens) = tokens.clone() {
+            let draining = draining.clone();
+            background.spawn(async move {
+                tokio::select! {
+                    never = tokens.watch() => match never {},
+                    () = draining.cancelled() => {}
+                }
+            });
+        }
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let admin = Admin {
             started: started.map_or(0, |time| time.as_secs()),
@@ -435,7 +464,7 @@ impl Server {
                 .route("/explain", any(explain::refusal))
                 .route("/decisions", any(explain::refusal)),
         };
-        let (router, draining) = (admin::router(admin, registry, private), draining.clone());
+        let (router, draining) = (admin::router(admin, registry, private, tokens), draining.clone());
         let thread = OwnThread::start("admin").map_err(ServerError::Admin)?;
         let runtime = thread.runtime().clone();
         let serve = async move {

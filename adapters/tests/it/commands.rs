@@ -43,13 +43,13 @@ fn help_has_every_command_with_examples() {
     }
 }
 
-/// The commands of `--help`, without `help`.
+/// The commands of the help.
 fn commands() -> Vec<String> {
     let help = run(&["-h"]).stdout;
-    let section = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    let lines = section.lines().filter(|line| !line.starts_with("   "));
-    let names = lines.map(|line| line.split_whitespace().next().unwrap().to_owned());
-    names.filter(|name| name != "help").collect()
+    let section = help.split("Flags of all commands:").next().unwrap();
+    let lines =
+        section.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -167,8 +167,12 @@ fn a_server_with_the_arguments_of_the_pod_becomes_ready() {
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     let config = deploy().join("kubernetes/config").display().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("tokens"), "operator s3cret\n").unwrap();
+    let secret = directory.path().display().to_string();
     let arguments = items(&container["args"]).iter().map(|argument| {
         let argument = text(argument).replace(text(&container["volumeMounts"][0]["mountPath"]), &config);
+        let argument = argument.replace(text(&container["volumeMounts"][1]["mountPath"]), &secret);
         argument.replace("=0.0.0.0:9091", "=127.0.0.1:0").replace("=0.0.0.0:15014", "=127.0.0.1:0")
     });
     let arguments: Vec<String> = arguments.collect();
@@ -177,6 +181,13 @@ fn a_server_with_the_arguments_of_the_pod_becomes_ready() {
     let (server, _) = Server::spawn(&mut serve);
     server.until(text(&container["readinessProbe"]["httpGet"]["path"]), "200 OK");
     server.until(text(&container["livenessProbe"]["httpGet"]["path"]), "200 OK");
+    server.until("/metrics", "200 OK");
+    for path in ["/", "/status", "/decisions", "/explain?request.path=/"] {
+        assert!(server.get(path).starts_with("HTTP/1.1 401 "), "{path}");
+    }
+    let token = directory.path().join("tokens").display().to_string();
+    let explained = run(&["decisions", "--admin", &server.admin, "--token-file", &token]);
+    assert_eq!(explained.code, 0, "{explained:?}");
 
     let grace = arguments.iter().find_map(|argument| argument.strip_prefix("--grace=")).unwrap();
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() >= seconds(grace) + 2);

@@ -32,6 +32,7 @@ mod metrics;
 mod mistakes;
 mod new;
 mod odd_requests;
+mod operator_commands;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;
@@ -42,6 +43,7 @@ mod readme;
 mod reference;
 #[path = "../../../tests/it/support/referenced.rs"]
 mod referenced;
+mod secured_commands;
 mod security;
 mod serve;
 mod shutdown;

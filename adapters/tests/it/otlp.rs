@@ -89,7 +89,8 @@ async fn secured(authority: &Authority, files: &Files, behind: SocketAddr) -> So
     let file = |name, content: &str| files.write(name, content).into();
     let identity =
         KeyPair { certificate: file("cert.pem", &own.certificate), key: file("key.pem", &own.key) };
-    let options = ServerOptions { identity, client_authorities: None, optional_certificates: false };
+    let options =
+        ServerOptions { identity, client_authorities: None, optional_certificates: false, http1: false };
     let tls = tls::Server::load(options).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

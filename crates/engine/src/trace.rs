@@ -237,7 +237,37 @@ impl Trace {
     }
 }
 
+/// The number of rules without an effect that a brief text shows.
+const FEW: usize = 10;
+
+impl Trace {
+    /// Returns the steps that decided: without the rules that did not match or are of other namespaces if there are many, and then also
+    /// without the parts of conditions and instances.
+    pub fn brief(&self) -> String {
+        let idle = self.steps.iter().filter(|step| step.is_idle()).count();
+        if idle <= FEW {
+            return self.to_string();
+        }
+        let steps = self.steps.iter().filter(|step| !step.is_idle()).map(|step| match step.clone() {
+            Step::Rule { phase, rule, condition, matched, error, place, .. } => {
+                Step::Rule { phase, rule, condition, matched, error, place, parts: Vec::new() }
+            }
+            Step::Instance { instance, built, error, .. } => {
+                Step::Instance { instance, params: Vec::new(), built, error }
+            }
+            other => other,
+        });
+        let brief = Self { steps: steps.collect(), room: None, ..self.clone() };
+        format!("{brief}{idle} rules do not match or are of other namespaces: --all shows them\n")
+    }
+}
+
 impl Step {
+    /// Returns whether it is a rule without an effect.
+    fn is_idle(&self) -> bool {
+        matches!(self, Self::OtherNamespace { .. } | Self::Rule { matched: false, error: None, .. })
+    }
+
     /// A call that is skipped.
     pub(crate) fn skipped_call(handler: &str, template: &str, instance: &str) -> Self {
         Self::Call {
@@ -404,6 +434,27 @@ mod tests {
         );
         let json = serde_json::to_value(&trace).unwrap();
         assert_eq!(json["omitted"], 2);
+    }
+
+    #[test]
+    fn a_brief_text_has_what_decided_and_counts_many_rules_that_did_not() {
+        let rule = |matched, error: Option<&str>| Step::Rule {
+            phase: Phase::Check,
+            rule: "r".to_owned(),
+            condition: "a == b".to_owned(),
+            matched,
+            error: error.map(str::to_owned),
+            place: None,
+            parts: vec![Subexpression { text: "a".to_owned(), value: Some("1".to_owned()), error: None }],
+        };
+        let mut trace = Trace::default();
+        trace.steps = vec![rule(true, None), rule(false, Some("no a")), merged("denied")];
+        trace.steps.extend(std::iter::repeat_n(rule(false, None), FEW));
+        assert_eq!(trace.brief(), trace.to_string());
+        trace.steps.push(rule(false, None));
+        let expected = "namespace \"\"\ncheck: rule r: a == b -> matched\ncheck: rule r: a == b -> error: no a\n\
+            merged: denied\n11 rules do not match or are of other namespaces: --all shows them\n";
+        assert_eq!(trace.brief(), expected);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct HttpClient {
     timeout: Duration,
     max_body: usize,
     tls: Option<Arc<tls::Client>>,
+    /// The name that certificates must have, if it is not the host of the URL.
+    server_name: Option<String>,
     filter: Option<AddressFilter>,
     memory: Option<CallMemory>,
 }
@@ -104,7 +106,7 @@ pub enum HttpError {
 impl HttpClient {
     /// Creates a client for `http://` whose answers have at most `max_body` bytes and arrive completely within `timeout`.
     pub fn new(timeout: Duration, max_body: usize) -> Self {
-        Self { timeout, max_body, tls: None, filter: None, memory: None }
+        Self { timeout, max_body, tls: None, server_name: None, filter: None, memory: None }
     }
 
     /// Connects only to addresses for which `allows`, called with the host and an address it resolved to, returns true.
@@ -117,6 +119,12 @@ impl HttpClient {
     #[must_use]
     pub fn with_tls(self, tls: Arc<tls::Client>) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// Requires certificates of this name in place of the host in the URL.
+    #[must_use]
+    pub fn with_server_name(self, server_name: Option<String>) -> Self {
+        Self { server_name, ..self }
     }
 
     /// Takes memory for the bodies of answers as they arrive. It is released with the last clone of `memory`.
@@ -152,7 +160,10 @@ impl HttpClient {
         let stream = self.connect(host, port).await?;
         Ok(match tls {
             None => Box::new(stream),
-            Some(tls) => Box::new(tls.connect(host, stream, &["http/1.1"]).await?),
+            Some(tls) => {
+                let name = self.server_name.as_deref().unwrap_or(host);
+                Box::new(tls.connect(name, stream, &["http/1.1"]).await?)
+            }
         })
     }
 

@@ -66,7 +66,12 @@ impl Tokens {
 
     /// Returns the name of the client whose token a request has; `None` without a token or with an unknown one.
     pub(crate) fn client(&self, headers: &HeaderMap) -> Option<Arc<str>> {
-        let digest: [u8; 32] = Sha256::digest(header_token(headers, &self.header)?).into();
+        self.name_of(header_token(headers, &self.header)?)
+    }
+
+    /// Returns the name of the client with a token.
+    pub fn name_of(&self, token: &[u8]) -> Option<Arc<str>> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
         self.names.current().get(&digest).cloned()
     }
 

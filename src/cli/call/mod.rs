@@ -15,7 +15,10 @@ use tonic::{Code, Status};
 
 use request::PreparedCall;
 
-use super::{millis, output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, value_parsers};
+use super::{
+    millis, output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, server_args::ServerArgs,
+    value_parsers,
+};
 use crate::answer::Rendered;
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
@@ -33,9 +36,8 @@ pub(super) struct Call {
     #[arg(long, value_name = "FILE|BASE64", hide_env = true, conflicts_with = "template")]
     descriptor: Option<String>,
 
-    /// The server of the adapter; HOST:PORT, or unix:/PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", value_parser = value_parsers::server)]
-    address: String,
+    #[command(flatten)]
+    server: ServerArgs,
 
     /// The adapter of this program that --config configures
     ///
@@ -96,7 +98,7 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
         let prepared = PreparedCall::read(&self, adapters)?;
-        match super::block_on(self.call(&prepared))? {
+        match super::block_on(self.call(&prepared))?? {
             Ok((answer, took)) => {
                 let took = millis(took);
                 match self.output.data() {
@@ -117,23 +119,31 @@ impl Call {
         }
     }
 
-    async fn call(&self, prepared: &PreparedCall) -> Result<(Rendered, Duration), RpcError> {
-        let client = RpcClient::connect(&self.address).await.map_err(|status| {
-            RpcError::of_step("connecting", &status)
-                .with_hint("start a server with `serve`, or set --address to another one")
-        })?;
+    /// Returns the answer and its latency, or why the call failed.
+    async fn call(&self, prepared: &PreparedCall) -> anyhow::Result<Result<(Rendered, Duration), RpcError>> {
+        match RpcClient::connect(&self.server).await {
+            Ok(client) => Ok(self.call_over(&client, prepared).await),
+            Err(error) => error.downcast::<RpcError>().map(Err),
+        }
+    }
+
+    async fn call_over(
+        &self,
+        client: &RpcClient,
+        prepared: &PreparedCall,
+    ) -> Result<(Rendered, Duration), RpcError> {
         let timeout = value_parsers::unless_zero(self.timeout);
         if !self.session {
-            return self.call_with(prepared, &client, prepared.adapter_config.as_ref(), timeout).await;
+            return self.call_with(prepared, client, prepared.adapter_config.as_ref(), timeout).await;
         }
-        let session = session::open(&client, prepared, timeout).await?;
+        let session = session::open(client, prepared, timeout).await?;
         let config = session::config(&session);
         let outcome = tokio::select! {
-            outcome = self.call_with(prepared, &client, Some(&config), timeout) => outcome,
+            outcome = self.call_with(prepared, client, Some(&config), timeout) => outcome,
             // Close the session in any case.
             _ = tokio::signal::ctrl_c() => Err(RpcError::interrupted()),
         };
-        let closed = session::close(&client, session, timeout).await;
+        let closed = session::close(client, session, timeout).await;
         outcome.and_then(|outcome| closed.map(|()| outcome))
     }
 
@@ -158,9 +168,11 @@ impl Call {
     fn failure(&self, prepared: &PreparedCall, adapter_config: Option<&Any>, status: &Status) -> RpcError {
         let failure = RpcError::of_call(status);
         match (status.code(), adapter_config) {
-            (Code::Unimplemented, _) => {
-                failure.with_hint(format!("{} does not serve {}", self.address, prepared.template.method()))
-            }
+            (Code::Unimplemented, _) => failure.with_hint(format!(
+                "{} does not serve {}",
+                self.server.address,
+                prepared.template.method()
+            )),
             (Code::FailedPrecondition | Code::InvalidArgument, None) => failure.with_hint(
                 "no configuration was sent: --adapter sends an empty one, --config one with fields",
             ),

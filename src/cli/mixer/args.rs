@@ -17,6 +17,7 @@ use crate::cli::{
     print_error,
     rpc_client::RpcClient,
     rpc_error::RpcError,
+    server_args::ServerArgs,
     value_parsers,
 };
 use mixer_adapter_engine::{
@@ -34,9 +35,8 @@ use mixer_adapter_host::handler::grpc_error;
 /// The address of a Mixer, and options of requests to it.
 #[derive(Debug, Args)]
 pub(super) struct MixerArgs {
-    /// The Mixer: this program's `serve`, or a real one; HOST:PORT, or unix:/PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9091", value_parser = value_parsers::server)]
-    address: String,
+    #[command(flatten)]
+    server: ServerArgs,
 
     /// Deadline of the request, which is also sent to the server; 0 for none
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = value_parsers::duration)]
@@ -48,6 +48,10 @@ pub(super) struct MixerArgs {
     /// `serve --explain`
     #[arg(long)]
     explain: bool,
+
+    /// With --explain, show all steps: rules that do not match, and the parts of conditions and instances
+    #[arg(long, requires = "explain")]
+    all: bool,
 
     /// Words of the global dictionary to use
     ///
@@ -154,9 +158,7 @@ impl MixerArgs {
     ) -> anyhow::Result<TimedAnswer> {
         let timeout = value_parsers::unless_zero(self.timeout);
         cli::block_on(async {
-            let client = RpcClient::connect(&self.address).await;
-            let client =
-                client.map_err(|status| RpcError::of_step("connecting", &status).with_hint(CONNECT_HINT))?;
+            let client = RpcClient::connect(&self.server).await?;
             let start = Instant::now();
             if self.explain || explain {
                 match client.rpc(explaining, request, timeout).await {
@@ -171,7 +173,7 @@ impl MixerArgs {
                         });
                     }
                     Err(status) if status.code() == Code::Unimplemented && self.explain => {
-                        print_error(&format!("{} {NO_TRACE}", self.address));
+                        print_error(&format!("{} {NO_TRACE}", self.server.address));
                     }
                     Err(status) if !self.explain && status.code() != Code::Unavailable => {}
                     Err(status) => {
@@ -191,7 +193,7 @@ impl MixerArgs {
 
     /// Prints an answer, or the failure in its place.
     pub(super) fn print(&self, asked: TimedAnswer) -> anyhow::Result<ExitCode> {
-        asked.print(self.output.data(), |status| self.failure(status))
+        asked.print(self.output.data(), self.all, |status| self.failure(status))
     }
 
     /// The error of a request, with a hint for the user.
@@ -199,7 +201,7 @@ impl MixerArgs {
         let failure = RpcError::of_call(status);
         match status.code() {
             Code::Unimplemented => {
-                failure.with_hint(format!("{} does not serve istio.mixer.v1.Mixer", self.address))
+                failure.with_hint(format!("{} does not serve istio.mixer.v1.Mixer", self.server.address))
             }
             _ => failure,
         }
@@ -211,7 +213,6 @@ const REPORT: &str = "/istio.mixer.v1.Mixer/Report";
 const EXPLAIN_CHECK: &str = "/mixer_adapter.v1.Explain/Check";
 const EXPLAIN_REPORT: &str = "/mixer_adapter.v1.Explain/Report";
 
-const CONNECT_HINT: &str = "start a Mixer with `serve`, or set --address to another one";
 const NO_TRACE: &str =
     "has no explanations: it is another Mixer, or runs on a non-loopback address without `serve --explain`";
 

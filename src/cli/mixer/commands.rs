@@ -14,13 +14,20 @@ pub(crate) struct Check {
 
     #[command(flatten)]
     mixer: MixerArgs,
+
+    /// Exit with 1 if the request is denied
+    #[arg(long)]
+    fail: bool,
 }
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let attributes = self.mixer.request(&self.attributes)?;
         let request = check_request(&attributes, self.mixer.known_words()?);
-        self.mixer.print(self.mixer.check(&request)?)
+        let asked = self.mixer.check(&request)?;
+        let is_denied = asked.answer.as_ref().is_ok_and(|answer| answer.json["status"]["code"] != "OK");
+        let code = self.mixer.print(asked)?;
+        Ok(if self.fail && is_denied { ExitCode::FAILURE } else { code })
     }
 }
 

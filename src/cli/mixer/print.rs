@@ -24,6 +24,7 @@ impl TimedAnswer {
     pub(crate) fn print(
         self,
         data: Option<DataFormat>,
+        all: bool,
         failure: impl FnOnce(&Status) -> RpcError,
     ) -> anyhow::Result<ExitCode> {
         if let Some(data) = data {
@@ -31,7 +32,8 @@ impl TimedAnswer {
             data.print(&json)?;
             return Ok(code);
         }
-        let trace = self.trace.map(|trace| format!("\n{trace}")).unwrap_or_default();
+        let shown = |trace: Trace| if all { trace.to_string() } else { trace.brief() };
+        let trace = self.trace.map(|trace| format!("\n{}", shown(trace))).unwrap_or_default();
         match self.answer {
             Ok(Rendered { text, .. }) => {
                 cli::print_verdict(&format!("{text}took {} ms\n{trace}", millis(self.took)))?;

@@ -265,7 +265,7 @@ impl Source {
         let served = self.configuration().map(ToString::to_string).unwrap_or_default();
         let mut lines = vec![format!("Serving {served}"), format!("gRPC on {address}")];
         if let Some(admin) = admin {
-            lines.push(format!("Admin on {}", value_parsers::http_url(&admin.address()?)));
+            lines.push(format!("Admin on {}", value_parsers::http_url("http", &admin.address()?)));
         }
         let look = if self.listen.tls { "serve --config mcps" } else { "watch mcp" };
         let reached = value_parsers::reachable(address);

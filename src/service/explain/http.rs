@@ -74,7 +74,7 @@ struct Explainer {
 /// The response of `/explain` and `/decisions` if they are not allowed.
 pub(in crate::service) async fn refusal() -> (StatusCode, &'static str) {
     let why = "this port is open to other machines, and an explanation shows rules and what adapters are sent, a decision \
-               the attributes of its request: `serve --explain` allows it\n";
+               the attributes of its request: `serve --admin-token-file FILE` allows it to clients with a token, `serve --explain` to all\n";
     (StatusCode::FORBIDDEN, why)
 }
 

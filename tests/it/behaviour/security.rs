@@ -64,6 +64,7 @@ async fn port(
         },
         client_authorities: clients.then(|| ca.into()),
         optional_certificates,
+        http1: false,
     };
     let security = tls::Server::load(options).unwrap();
     let authorization = Arc::new(authorization(&files));

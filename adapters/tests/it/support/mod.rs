@@ -112,7 +112,8 @@ impl Server {
                 }
             }
         };
-        let (grpc, admin) = (read("gRPC on "), read("Admin on http://"));
+        let (grpc, admin) = (read("gRPC on "), read("Admin on http"));
+        let admin = admin.trim_start_matches('s').trim_start_matches("://").to_owned();
         read("Try ");
         (Self { grpc, admin, child, _stdout: stdout }, printed)
     }

@@ -1,7 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{
+    HeaderName, HeaderValue,
+    uri::{Authority, PathAndQuery, Scheme},
+};
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
 use tracing::Instrument as _;
@@ -31,6 +34,8 @@ pub struct RemoteAdapter {
     timeout: Option<Duration>,
     max_response_size: usize,
     exported_span: Option<ExportedSpan>,
+    /// A header of calls without a token of their own.
+    token: Option<(HeaderName, HeaderValue)>,
 }
 
 /// Maximum retries of a call that the adapter has not begun to process, because its connection was shutting down.
@@ -62,8 +67,13 @@ impl RemoteAdapter {
         let settings = Settings::read(connection)?;
         settings.check_access(&options.access)?;
         let Settings { address, timeout, security } = settings;
-        let security = security.map(|settings| Security::load(settings, &address, options, runtime));
-        let security = security.transpose()?.map(Arc::new);
+        let security = match &options.tls {
+            Some(tls) => Some(Security::new(tls.client.clone(), tls.server_name.clone(), &address)?),
+            None => {
+                security.map(|settings| Security::load(settings, &address, options, runtime)).transpose()?
+            }
+        };
+        let security = security.map(Arc::new);
         let scheme = if security.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let named = security.as_ref().and_then(|security| security.server_name());
         let authority = named.map_or_else(|| address.authority(), str::to_owned);
@@ -78,6 +88,7 @@ impl RemoteAdapter {
             timeout,
             max_response_size: options.max_response_size,
             exported_span: options.exported_span,
+            token: options.token.clone(),
         })
     }
 
@@ -173,6 +184,7 @@ impl RemoteAdapter {
                 Some(security) => security.token().await?,
                 None => None,
             };
+            let token = token.or_else(|| self.token.clone());
             let mut sender = self.balancer.sender().await?;
             let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if timeout.is_some_and(|timeout| timeout.is_zero()) {

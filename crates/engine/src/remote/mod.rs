@@ -16,7 +16,7 @@ mod settings;
 
 pub use adapter::RemoteAdapter;
 pub use mixer_adapter_net::Backoff;
-pub use options::{ExportedSpan, InProcessTransport, Options, Resolver};
+pub use options::{ClientTls, ExportedSpan, InProcessTransport, Options, Resolver};
 pub(crate) use session::{OpenError, Session};
 #[cfg(test)]
 use session::{SessionState, SetupStep};

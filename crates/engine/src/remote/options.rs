@@ -1,11 +1,12 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use http::{HeaderName, HeaderValue};
 use tokio::io::DuplexStream;
 
 use super::Backoff;
 use mixer_adapter_core::{adapter::Access, framework::settings};
 use mixer_adapter_host::handler::BoxFuture;
-use mixer_adapter_net::grpc::TraceParent;
+use mixer_adapter_net::{grpc::TraceParent, tls};
 
 settings! {
     /// Options of connections to out-of-process adapters.
@@ -41,12 +42,25 @@ settings! {
         token_file_age: Duration = Duration::from_secs(1),
         /// The hosts and files that connections may reach.
         access: Access = Access::unrestricted(),
+        /// TLS in place of that of the connection's settings.
+        tls: Option<ClientTls> = None,
+        /// A header that each call has, such as a token, unless the connection's settings have one.
+        token: Option<(HeaderName, HeaderValue)> = None,
         /// Replaces TCP connections to any address by connections within the process, without TLS.
         transport: Option<InProcessTransport> = None,
         /// Returns the ids of the span of a call if it is exported; the adapter then gets them in `traceparent`, in place of the
         /// caller's.
         exported_span: Option<ExportedSpan> = None,
     }
+}
+
+/// TLS of connections to an adapter.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    /// The certificates.
+    pub client: Arc<tls::Client>,
+    /// The name that the adapter's certificate must have; `None` for its host.
+    pub server_name: Option<String>,
 }
 
 /// Returns the ids of a span that is exported.

@@ -34,6 +34,8 @@ pub struct ServerOptions {
     pub client_authorities: Option<PathBuf>,
     /// Whether clients without a certificate may connect, too: they may be known by a token.
     pub optional_certificates: bool,
+    /// Whether HTTP/1.1 is the only protocol that clients are offered (ALPN), and not HTTP/2, too.
+    pub http1: bool,
 }
 
 /// The servers that a client trusts, and the certificate that it shows them.

@@ -34,6 +34,7 @@ impl Server {
             identity: KeyPair { certificate, key },
             client_authorities: Some(authorities),
             optional_certificates: false,
+            http1: false,
         };
         Ok(Arc::new(Self { access: Some(Access::new(access)), config: reloader(options) }))
     }
@@ -107,8 +108,8 @@ impl Server {
 }
 
 fn reloader(options: ServerOptions) -> Arc<CertReloader<ServerConfig>> {
-    let ServerOptions { identity: KeyPair { certificate, key }, client_authorities, optional_certificates } =
-        options;
+    let ServerOptions { identity, client_authorities, optional_certificates, http1 } = options;
+    let KeyPair { certificate, key } = identity;
     let clients = match (&client_authorities, optional_certificates) {
         (None, _) => Clients::Unknown,
         (Some(_), true) => Clients::Optional,
@@ -117,7 +118,7 @@ fn reloader(options: ServerOptions) -> Arc<CertReloader<ServerConfig>> {
     let own = [(TlsFile::Certificate, certificate), (TlsFile::Key, key)];
     let authorities = client_authorities.map(|authorities| (TlsFile::Authorities, authorities));
     let files = authorities.into_iter().chain(own).collect();
-    CertReloader::new(DEBOUNCE, files, move |materials| config(materials, clients))
+    CertReloader::new(DEBOUNCE, files, move |materials| config(materials, clients, http1))
 }
 
 /// Certificates of clients.
@@ -128,7 +129,7 @@ enum Clients {
     Required,
 }
 
-fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, TlsError> {
+fn config(materials: &TlsMaterials, clients: Clients, http1: bool) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let Some((chain, key)) = materials.identity()? else {
         return Err(TlsError::Config("a server needs a certificate and a key".to_owned()));
@@ -148,6 +149,7 @@ fn config(materials: &TlsMaterials, clients: Clients) -> Result<ServerConfig, Tl
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| materials.mismatch(error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let protocols: &[&str] = if http1 { &["http/1.1"] } else { &["h2", "http/1.1"] };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Ok(config)
 }

@@ -40,12 +40,21 @@ impl Security {
         runtime: &Handle,
     ) -> Result<Self, ConfigErrors> {
         let Settings { trust, server_name, token } = settings;
+        let security = Self::new(trust.client(&options.adapter_sans)?, server_name, address)?;
+        let token = token.map(|token| Token::load(token, &security.tls, options, runtime)).transpose()?;
+        Ok(Self { token, ..security })
+    }
+
+    /// Uses TLS without a token.
+    pub(super) fn new(
+        tls: Arc<tls::Client>,
+        server_name: Option<String>,
+        address: &Address,
+    ) -> Result<Self, ConfigErrors> {
         let name = server_name.as_deref().unwrap_or(address.host()).to_owned();
         tls::check_server_name(&name)
             .map_err(|error| ConfigErrors::single("connection.address", error.to_string()))?;
-        let tls = trust.client(&options.adapter_sans)?;
-        let token = token.map(|token| Token::load(token, &tls, options, runtime)).transpose()?;
-        Ok(Self { tls, name, configured_name: server_name, token })
+        Ok(Self { tls, name, configured_name: server_name, token: None })
     }
 
     /// Returns the server name of the settings, which is also sent as `:authority`.
