@@ -259,6 +259,10 @@ impl Client for Polls {
     fn arrived(push: DiscoveryResponse, held: &mut [Held], lenient: bool) -> Self::Up {
         let held = &mut held[place(&push.type_url)];
         let answer = response_arrived(&push, held, lenient, true);
+        if push.resources.iter().map(text).any(|text| !held.wants(text.split_once('@').unwrap().0)) {
+            // A client that has not kept all of an answer does not name its version: nothing else tells the server what it has.
+            held.nonce.clear();
+        }
         (push.type_url, (!held.wanted().is_empty()).then_some(answer))
     }
 
@@ -446,6 +450,22 @@ fn a_client_that_changes_its_mind_while_a_push_is_under_way_converges() {
         Step::ToServer,
         Step::Leave(2, None),
         Step::Want(2, Some(1)),
+    ];
+    converges::<States>(&steps, false);
+    converges::<Polls>(&steps, false);
+    converges::<Changes>(&steps, false);
+}
+
+/// A client without a stream that wants nothing any more when the answer to all arrives, and then one resource of it.
+#[test]
+fn a_client_that_dropped_an_answer_receives_it_again() {
+    let steps = [
+        Step::Put(0, 1, 1),
+        Step::Want(0, None),
+        Step::Leave(0, None),
+        Step::ToServer,
+        Step::ToClient,
+        Step::Want(0, Some(1)),
     ];
     converges::<States>(&steps, false);
     converges::<Polls>(&steps, false);
