@@ -62,8 +62,8 @@ pub(crate) struct Connections {
     open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
     /// How many are open.
     count: AtomicUsize,
-    /// Signals that a connection has ended.
-    pub(crate) ended: Notify,
+    /// Signals that a connection has had its first turn, or has ended.
+    pub(crate) changed: Notify,
     hits: Arc<LimitHits>,
     start: Instant,
     period: AtomicUsize,
@@ -166,7 +166,7 @@ impl Connections {
         Arc::new(Self {
             open: Mutex::default(),
             count: AtomicUsize::new(0),
-            ended: Notify::new(),
+            changed: Notify::new(),
             hits,
             start: Instant::now(),
             period: AtomicUsize::new(0),
@@ -224,7 +224,8 @@ impl Connections {
     /// Evicts idle connections to make room for a new one; returns whether there was one. The order is that of [`Silence`]; within
     /// a kind, the longest idle or the largest backlog comes first. Connections younger than [`YOUTH`] come last, unless most are
     /// young. Connections that wait for their first turn are not known to be idle. Exempt connections are spared, up to half of all.
-    /// Busy ones are spared while others have been cut off or wait for their first turn: room is about to come, or idle ones.
+    /// Those that sent something are spared while others have been cut off or wait for their first turn: room is about to come, or silent
+    /// ones.
     pub(crate) fn end_silent(&self) -> bool {
         let open = self.open.lock();
         let now = Instant::now();
@@ -245,7 +246,7 @@ impl Connections {
             silent.extend_from_slice(&kept[..excess]);
         }
         let Some(&(least, ..)) = silent.iter().min() else { return false };
-        if is_unsettled && least.1 == Silence::Busy {
+        if is_unsettled && least.1 != Silence::NoPreface {
             return false;
         }
         // Many at once while strangers hold connections, so that the search pays.
@@ -377,6 +378,7 @@ impl ConnectionState {
 
     pub(crate) fn set_had_turn(&self) {
         self.had_turn.store(true, Relaxed);
+        self.port.changed.notify_one();
     }
 
     pub(crate) fn set_greeted(&self) {
@@ -592,6 +594,6 @@ impl Drop for OpenConnection {
         open.remove(&self.0.id);
         port.count.store(open.len(), Relaxed);
         drop(open);
-        port.ended.notify_one();
+        port.changed.notify_one();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, future::pending, io, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore, task::yield_now};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -137,7 +137,10 @@ impl Listener {
             tls.ready().await;
         }
         let mut id = 0;
+        let first_turns = Arc::new(Semaphore::new(FIRST_TURNS));
         loop {
+            // The semaphore is never closed.
+            let Ok(first_turn) = first_turns.clone().acquire_owned().await else { return };
             let (stream, address) = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -160,10 +163,15 @@ impl Listener {
             let port = port.clone();
             let worker = workers.choose();
             let open = port.open.open(id, address, worker.clone());
+            let new = (worker.count_new(), first_turn);
             worker.spawn(connections, move || async move {
-                open.0.set_had_turn();
                 // On the worker's runtime, which polls the stream.
-                match attach(stream) {
+                let attached = attach(stream);
+                // What has arrived can be read in the next turn.
+                yield_now().await;
+                open.0.set_had_turn();
+                drop(new);
+                match attached {
                     Ok(stream) => port.serve(stream, id, &open).await,
                     Err(error) => tracing::warn!(%error, "serving a connection failed"),
                 }
@@ -171,6 +179,10 @@ impl Listener {
         }
     }
 }
+
+/// Connections that may wait for their first turn. More wait in the queue of the system: a flood does not occupy the workers, and each is
+/// known to be silent or not before it could be evicted.
+const FIRST_TURNS: usize = 64;
 
 /// The wait after a failure to accept: without file descriptors, the next attempt would fail at once.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -203,7 +215,7 @@ impl<M> Port<M> {
                 return;
             }
             // Others become silent as time goes by.
-            let _ = tokio::time::timeout(ROOM_INTERVAL, self.open.ended.notified()).await;
+            let _ = tokio::time::timeout(ROOM_INTERVAL, self.open.changed.notified()).await;
         }
     }
 

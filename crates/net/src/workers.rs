@@ -43,6 +43,8 @@ struct Worker {
     runtime: Handle,
     turns: Arc<Turns>,
     connections: Arc<AtomicUsize>,
+    /// Connections that have not had their first turn.
+    new: Arc<AtomicUsize>,
     load: Load,
     _giver: AbortOnDropHandle<Infallible>,
 }
@@ -51,7 +53,8 @@ impl Worker {
     fn new(runtime: Handle) -> Self {
         let turns = Arc::<Turns>::default();
         let giver = AbortOnDropHandle::new(runtime.spawn(turns.giver()));
-        Self { runtime, turns, connections: Arc::default(), load: Load::default(), _giver: giver }
+        let (connections, new, load) = Default::default();
+        Self { runtime, turns, connections, new, load, _giver: giver }
     }
 }
 
@@ -109,6 +112,9 @@ impl Load {
     }
 }
 
+/// Connections without a first turn, by multiples of which workers are compared.
+const MANY_NEW: usize = 8;
+
 /// Calls that occupy a thread for this time on average are worth moving to another one.
 const COSTLY: Duration = Duration::from_micros(250);
 
@@ -138,11 +144,13 @@ impl Workers {
         Self { workers, large: LargeThreads::new(vec![runtime]), _stop: None }
     }
 
-    /// Returns the worker with the fewest connections.
+    /// Returns the worker with the fewest connections, of those that do not leave many without a first turn: a blocked one receives no more.
     pub(crate) fn choose(&self) -> WorkerRef {
-        let index = (0..self.workers.len())
-            .min_by_key(|index| self.workers[*index].connections.load(Relaxed))
-            .unwrap_or_default();
+        let rank = |index: &usize| {
+            let worker = &self.workers[*index];
+            (worker.new.load(Relaxed) / MANY_NEW, worker.connections.load(Relaxed))
+        };
+        let index = (0..self.workers.len()).min_by_key(rank).unwrap_or_default();
         let backlog = Arc::default();
         WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index, backlog }
     }
@@ -169,12 +177,17 @@ impl WorkerRef {
         F: Future<Output = ()> + Send + 'static,
     {
         let worker = &self.workers[self.index];
-        let open = OpenConnection::count(worker.connections.clone());
+        let open = Counted::count(worker.connections.clone());
         let serve = async move {
             let _open = open;
             connection().await;
         };
         worker.turns.add(tracker.track_future(serve), self.backlog.clone());
+    }
+
+    /// Counts a connection without a first turn until the result is dropped.
+    pub(crate) fn count_new(&self) -> Counted {
+        Counted::count(self.workers[self.index].new.clone())
     }
 
     /// Notes how many bytes the connection of this reference had still to read when its turn ended; 0 when it had nothing to do.
@@ -346,17 +359,17 @@ fn start_thread(name: String, stop: CancellationToken) -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// Counts a connection until it is dropped.
-struct OpenConnection(Arc<AtomicUsize>);
+/// Counts something until it is dropped.
+pub(crate) struct Counted(Arc<AtomicUsize>);
 
-impl OpenConnection {
+impl Counted {
     fn count(counter: Arc<AtomicUsize>) -> Self {
         counter.fetch_add(1, Relaxed);
         Self(counter)
     }
 }
 
-impl Drop for OpenConnection {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -370,6 +383,16 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::*;
+
+    #[test]
+    fn a_thread_that_is_blocked_receives_few_new_connections() {
+        let workers = Workers::start(2).unwrap();
+        let blocked = workers.choose();
+        let new: Vec<_> = (0..MANY_NEW).map(|_| blocked.count_new()).collect();
+        assert_ne!(workers.choose().index, blocked.index);
+        drop(new);
+        assert_eq!(workers.choose().index, blocked.index);
+    }
 
     #[tokio::test]
     async fn connections_take_turns_to_begin_large_calls() {

@@ -103,9 +103,14 @@ async fn of_those_that_called_lately_the_one_with_the_largest_backlog_gives_way(
 }
 
 #[test]
-fn a_connection_that_called_lately_stays_while_others_end_or_wait_for_their_first_turn() {
+fn a_connection_that_sent_something_stays_while_others_end_or_wait_for_their_first_turn() {
+    stays_while_others_are_unsettled(Silence::NeverCalled);
+    stays_while_others_are_unsettled(Silence::Idle);
+}
+
+fn stays_while_others_are_unsettled(silence: Silence) {
     let port = Connections::new(Arc::default());
-    let busy = silent(&port, 1, Silence::Idle);
+    let busy = silent(&port, 1, silence);
     let waits = unread(&port, 2, 0);
     assert!(!port.end_silent());
     waits.set_had_turn();
