@@ -1,3 +1,7 @@
+mod memory_shares;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeSet, fmt::Write as _, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc,
     time::Duration,
@@ -7,6 +11,7 @@ use anyhow::Context as _;
 use clap::{Args, builder::TypedValueParser};
 use tokio::sync::watch;
 
+use self::memory_shares::MemoryShares;
 use super::{
     UsageError,
     access_args::AccessArgs,
@@ -28,11 +33,7 @@ use mixer_adapter_host::{
     handler::{AdapterInfo, AdaptersBuilder, Closing, TableLimits},
     session::{SessionKey, SessionLookup, SessionOptions},
 };
-use mixer_adapter_net::{
-    ListenAddress, available_memory,
-    grpc::{FREE_BYTES, StreamMemory},
-    raise_open_files, read_file,
-};
+use mixer_adapter_net::{ListenAddress, grpc::StreamMemory, raise_open_files, read_file};
 use mixer_adapter_streams::{
     ScopedUrl,
     proto::envoy::{
@@ -299,25 +300,8 @@ impl Serve {
         Ok(options.key(key))
     }
 
-    /// Divides the memory limit: a half for calls, an eighth for cached handlers, a sixth for sessions, a twenty-fourth for the state of closed handlers, a twelfth for cached
-    /// answers, a twelfth for fetched lists, and the rest for the server itself. Pushes of configuration have a sixth of it in addition, and connections a quarter.
     fn memory(&self) -> MemoryShares {
-        let limit = self.memory_limit.unwrap_or_else(|| {
-            let half = available_memory().and_then(|bytes| usize::try_from(bytes / 2).ok());
-            half.map_or(DEFAULT_MEMORY, |half| DEFAULT_MEMORY.min(half))
-        });
-        // Small calls are part of their slots.
-        let small = self.max_calls.saturating_mul(FREE_BYTES);
-        MemoryShares {
-            calls: (limit / 2).saturating_sub(small).max(limit / 8),
-            handlers: limit / 8,
-            states: limit / 24,
-            sessions: limit / 6,
-            answers: limit / 12,
-            fetched: limit / 12,
-            pushes: limit / 6,
-            connections: limit / 4,
-        }
+        MemoryShares::new(self.memory_limit, self.max_calls)
     }
 
     /// Lets the process have as many connections as the system allows, and warns if these are too few.
@@ -367,26 +351,11 @@ async fn reload(security: Arc<PortSecurity>, mut requests: watch::Receiver<()>) 
     }
 }
 
-/// The default of `--memory-limit`.
-const DEFAULT_MEMORY: usize = 384 << 20;
-
 /// The memory of a connection in bytes: mostly buffers of h2. 41 to 47 kB were measured, with and without a call of 16 KiB.
 const CONNECTION_BYTES: usize = 48 << 10;
 
 /// The least default of `--max-connections`.
 const MIN_CONNECTIONS: usize = 256;
-
-/// The parts of the memory limit in bytes.
-struct MemoryShares {
-    calls: usize,
-    handlers: usize,
-    states: usize,
-    sessions: usize,
-    answers: usize,
-    fetched: usize,
-    pushes: usize,
-    connections: usize,
-}
 
 /// The adapters and their templates, as the extensions of an xDS node.
 fn extensions(host: &Host) -> Vec<Extension> {
@@ -470,6 +439,3 @@ fn command_to_try(host: &Host, is_configured: bool, address: &str) -> String {
 }
 
 const DEFAULT_PORT: u16 = 9091;
-
-#[cfg(test)]
-mod tests;

@@ -11,7 +11,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, StatusCode,
-        header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE},
+        header::{AUTHORIZATION, CONNECTION, HOST, WWW_AUTHENTICATE},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -20,19 +20,15 @@ use axum::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures_util::{StreamExt as _, future::join_all};
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::text::{encode_eof, encode_registry},
-    registry::Registry,
-};
+use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
-    task::spawn_blocking,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Readiness, exposition::Format, page};
+use super::{Readiness, exposition, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::Host;
@@ -123,7 +119,7 @@ pub(crate) fn vitals(readiness: Readiness, registry: Registry, host: Option<Arc<
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready).with_state(readiness))
-        .route("/metrics", get(metrics).with_state(metrics_page))
+        .route("/metrics", get(exposition::metrics).with_state(metrics_page))
 }
 
 /// Limits of the admin port.
@@ -274,32 +270,6 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
         text += &format!("warning: {warning}\n");
     }
     (code, text)
-}
-
-/// The metrics of a process, and those of its handlers if it has adapters.
-type MetricsPage = (Registry, Option<Arc<Host>>);
-
-/// The metrics, in the format that the client accepts. One request is answered at a time, on a thread that may block: files of the
-/// system are read.
-async fn metrics(State(page): State<Arc<AsyncMutex<MetricsPage>>>, headers: HeaderMap) -> Response {
-    let page = page.lock_owned().await;
-    let encoded = spawn_blocking(move || {
-        let (registry, host) = &*page;
-        let mut text = String::new();
-        encode_registry(&mut text, registry)?;
-        if let Some(host) = host {
-            text += &host.adapters().handler_metrics()?;
-        }
-        encode_eof(&mut text).map(|()| text)
-    });
-    match encoded.await {
-        Ok(Ok(text)) => {
-            let format = Format::accepted(&headers);
-            ([(CONTENT_TYPE, format.content_type())], format.convert(text)).into_response()
-        }
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
 }
 
 #[derive(serde::Serialize)]

@@ -1,11 +1,52 @@
-//! The two text formats of metrics, chosen by the `Accept` header of the scraper. By hand: `prometheus-client`
+//! `/metrics`, in one of the two text formats, chosen by the `Accept` header of the scraper. By hand: `prometheus-client`
 //! writes OpenMetrics alone.
 
-use axum::http::{HeaderMap, header::ACCEPT};
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{
+        HeaderMap, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE},
+    },
+    response::{IntoResponse as _, Response},
+};
+use mixer_adapter_host::Host;
+use prometheus_client::{
+    encoding::text::{encode_eof, encode_registry},
+    registry::Registry,
+};
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+/// The metrics of a process, and those of its handlers if it has adapters.
+pub(super) type MetricsPage = (Registry, Option<Arc<Host>>);
+
+/// The metrics, in the format that the client accepts. One request is answered at a time, on a thread that may block: files of the
+/// system are read.
+pub(super) async fn metrics(State(page): State<Arc<Mutex<MetricsPage>>>, headers: HeaderMap) -> Response {
+    let page = page.lock_owned().await;
+    let encoded = spawn_blocking(move || {
+        let (registry, host) = &*page;
+        let mut text = String::new();
+        encode_registry(&mut text, registry)?;
+        if let Some(host) = host {
+            text += &host.adapters().handler_metrics()?;
+        }
+        encode_eof(&mut text).map(|()| text)
+    });
+    match encoded.await {
+        Ok(Ok(text)) => {
+            let format = Format::accepted(&headers);
+            ([(CONTENT_TYPE, format.content_type())], format.convert(text)).into_response()
+        }
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
 
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+enum Format {
     /// The text format of Prometheus, version 0.0.4.
     Prometheus,
     /// OpenMetrics, version 1.0.0.
@@ -15,7 +56,7 @@ pub(super) enum Format {
 impl Format {
     /// Chooses the format that the client prefers. Clients that do not name OpenMetrics receive the format of Prometheus, as from
     /// Prometheus' own libraries.
-    pub(super) fn accepted(headers: &HeaderMap) -> Self {
+    fn accepted(headers: &HeaderMap) -> Self {
         let accepted: Vec<&str> =
             headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
         let open_metrics = weight(&accepted, "application/openmetrics-text");
@@ -27,7 +68,7 @@ impl Format {
     }
 
     /// The value of the header `Content-Type`.
-    pub(super) fn content_type(self) -> &'static str {
+    fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -35,7 +76,7 @@ impl Format {
     }
 
     /// Converts a page of OpenMetrics to this format.
-    pub(super) fn convert(self, page: String) -> String {
+    fn convert(self, page: String) -> String {
         match self {
             Self::Prometheus => prometheus_text(&page),
             Self::OpenMetrics => page,

@@ -1,18 +1,17 @@
 //! Decisions on requests, and the answers to Envoy.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
-use mixer_adapter_core::{framework::status::status_name, proto::Status as RpcStatus};
+use mixer_adapter_core::proto::Status as RpcStatus;
 use mixer_adapter_engine::{
     dispatch,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
 };
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
-use prost::Message as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tonic::{Code, Status};
 
 use crate::{
     AuthorizationAnswer, FailureAnswer,
     attributes::is_grpc,
+    denial::denied_response,
     headers::{HeaderError, append, removed_header, replace, request_header, response_header},
     proto::envoy::{
         config::core::v3::HeaderValueOption,
@@ -22,7 +21,7 @@ use crate::{
         r#type::v3::HttpStatus,
     },
     request_headers::RequestHeaders,
-    status::{final_status, grpc_code, http_status},
+    status::grpc_code,
 };
 
 /// The decision on a request. It has no default: a missing decision is a failure.
@@ -50,6 +49,10 @@ impl<'r> Client<'r> {
         let headers = http.map(RequestHeaders::of);
         let is_grpc = is_grpc(headers.as_ref().and_then(|headers| headers.get("content-type")));
         Self { headers, path: http.map_or("", |http| &http.path), is_grpc }
+    }
+
+    pub(crate) fn is_grpc(&self) -> bool {
+        self.is_grpc
     }
 
     fn has_header(&self, name: &str) -> bool {
@@ -209,47 +212,6 @@ const PARAMETER_TEXT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').re
 fn has_name(header: &HeaderValueOption, name: &str) -> bool {
     header.header.as_ref().is_some_and(|header| header.key == name)
 }
-
-/// Returns the response to a denied request. A header that must not be sent is omitted: the request remains denied.
-fn denied_response(status: &RpcStatus, directive: RouteDirective, client: &Client<'_>) -> DeniedHttpResponse {
-    let code = match directive.direct_response_code {
-        0 => http_status(status.code),
-        code => final_status(code),
-    };
-    let mut headers = Vec::new();
-    for HeaderOperation { name, value, .. } in &directive.response_header_operations {
-        match response_header(name, value) {
-            Ok(name) if client.is_grpc && GRPC_HEADERS.contains(&name.as_str()) => {}
-            // One entry per line: Envoy drops entries to append.
-            Ok(name) => headers.push(replace(name, value)),
-            Err(error) => {
-                tracing::warn!(denial = status.message, %error, "a header of a denied response was left out");
-            }
-        }
-    }
-    let body = match directive.direct_response_body {
-        body if body.is_empty() => format!("{}:{}", status_name(grpc_code(status.code)), status.message),
-        body => body,
-    };
-    if client.is_grpc {
-        // Envoy would derive another code from the HTTP status. It takes the message from the body; the header is for grpc-web
-        // behind an Envoy that does not translate it.
-        headers.push(replace("grpc-status".to_owned(), &grpc_code(status.code).to_string()));
-        let message = utf8_percent_encode(&body, GRPC_MESSAGE).to_string();
-        headers.push(replace("grpc-message".to_owned(), &message));
-        if !status.details.is_empty() {
-            let details = RpcStatus { code: grpc_code(status.code), ..status.clone() };
-            let details = STANDARD_NO_PAD.encode(details.encode_to_vec());
-            headers.push(replace("grpc-status-details-bin".to_owned(), &details));
-        }
-    }
-    DeniedHttpResponse { status: Some(HttpStatus { code }), headers, body }
-}
-
-const GRPC_HEADERS: [&str; 3] = ["grpc-message", "grpc-status", "grpc-status-details-bin"];
-
-/// The bytes that gRPC encodes in the text of a status: everything but printable ASCII, and the percent sign.
-const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ mod authorization;
 mod configuration;
 mod counters;
 mod decision;
+mod denial;
 mod headers;
 mod metadata;
 mod missing_settings;

@@ -8,7 +8,7 @@
 //! | which handler is a call for | `select_handler.rs` |
 //! | what may a configuration reach | `origin.rs`, with `Access` of the core |
 //! | who opens and closes sessions | `session/lifecycle.rs` |
-//! | who opens and closes handlers | `handler/table.rs`, `handler/closing.rs` |
+//! | who opens and closes handlers | `handler/opening.rs`, `handler/closing.rs` |
 //! | where is a handler cached | `handler/cache.rs` |
 //! | where is the deadline of a call enforced | `handler/call.rs` |
 

@@ -97,6 +97,7 @@ impl Redis {
                 "the Redis on port {} does not start",
                 self.port
             );
+            #[expect(clippy::disallowed_methods, reason = "another process is polled")]
             std::thread::sleep(Duration::from_millis(10));
         }
     }

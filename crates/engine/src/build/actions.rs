@@ -1,23 +1,20 @@
-//! Rules: conditions and actions.
+//! Rules and their actions.
 
 use std::sync::Arc;
 
 use super::{
     annotations::cache_policy,
+    condition::{compile_condition, warn_of_condition},
     evasion,
-    faults::{of_compilation, of_expression},
+    faults::of_expression,
     handlers::Handlers,
     headers::operations,
     index::{language, of_kind, resolve},
     instances::{InstanceSpec, Instances},
     rule_spec::{ActionSpec, RuleSpec},
 };
-use crate::{
-    attribute::Vocabulary,
-    expression::{Expression, Required},
-};
+use crate::attribute::Vocabulary;
 use mixer_adapter_config::{ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::policy::v1beta1};
-use mixer_adapter_core::value::ValueType;
 
 pub(super) fn read(
     set: &ConfigSet,
@@ -80,66 +77,6 @@ fn rule(
     let (language, caching) = (language(resource), cache_policy(resource, faults));
     let (name, origin) = (resource.name.clone(), resource.origin.clone());
     Some(RuleSpec { name, origin, language, caching, condition, expression, actions, headers })
-}
-
-/// Attributes that are missing unless the caller is authenticated or sends them: requests from outside of the mesh or
-/// without credentials lack them.
-const OF_THE_CALLER: [&str; 7] = [
-    "api.",
-    "origin.",
-    "request.api_key",
-    "request.auth.",
-    "request.referer",
-    "request.useragent",
-    "source.",
-];
-
-/// Warns about conditions that are valid but probably not intended: a rule whose condition cannot be evaluated is
-/// skipped (docs/behaviour/dispatch.md#conditions), and so is its check.
-fn warn_of_condition(
-    resource: &Resource,
-    condition: &Expression,
-    vocabulary: &Vocabulary,
-    actions: &[ActionSpec],
-    faults: &mut Vec<ValidationError>,
-) {
-    let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
-    let required = condition.required_attributes().iter();
-    let missing: Vec<&Required> = required
-        .filter(|required| OF_THE_CALLER.iter().any(|prefix| required.attribute.starts_with(prefix)))
-        .collect();
-    if let (true, Some(first)) = (checks, missing.first()) {
-        let value_type = vocabulary.find(&first.attribute).map(|known| known.value_type).unwrap_or_default();
-        let names: Vec<&str> = missing.iter().map(|required| &*required.attribute).collect();
-        let reason = format!(
-            "a request without {} is not checked: the condition cannot be evaluated, and Mixer skips the rule; give it a \
-             value to fall back to, {}, or serve with --on-match-error closed",
-            names.join(" or "),
-            first.with_fallback(value_type),
-        );
-        faults.push(resource.warning("match", reason));
-    }
-}
-
-fn compile_condition(
-    resource: &Resource,
-    text: &str,
-    vocabulary: &Vocabulary,
-    faults: &mut Vec<ValidationError>,
-) -> Option<Expression> {
-    match Expression::compile_in(language(resource), text, vocabulary) {
-        Ok(expression) if expression.value_type() == ValueType::Bool => Some(expression),
-        Ok(expression) => {
-            let reason =
-                format!("the expression is of type {}; a condition is BOOL", expression.value_type());
-            faults.push(resource.error("match", reason));
-            None
-        }
-        Err(error) => {
-            faults.extend(of_compilation(resource, "match", text, &error));
-            None
-        }
-    }
 }
 
 /// Resolves an action. Unknown instances are dropped; without its handler or any instance, so is the action.

@@ -6,6 +6,7 @@
 mod actions;
 mod annotations;
 mod assemble;
+mod condition;
 mod evasion;
 mod faults;
 mod handlers;

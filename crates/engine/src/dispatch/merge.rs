@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use prost::Message as _;
-
-use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
+use super::direct_response::{direct_response, is_direct_response};
+use crate::proto::istio::mixer::v1::RouteDirective;
 use mixer_adapter_core::{
     framework::status::{limit_details, status_name},
-    proto::{Any, CheckResult, Status, istio::policy::v1beta1::DirectHttpResponse},
+    proto::{Any, CheckResult, Status},
 };
 
 /// Mixer's validity if no adapter specifies one: one minute and 10000 uses.
@@ -132,55 +131,4 @@ impl MergedResult {
 
 fn nanos(duration: &prost_types::Duration) -> i128 {
     i128::from(duration.seconds) * 1_000_000_000 + i128::from(duration.nanos)
-}
-
-fn is_direct_response(detail: &Any) -> bool {
-    // Mixer ignores a type URL without a slash (docs/behaviour/adapter-calls.md#direct-responses).
-    let name = detail.type_url.rsplit_once('/').map(|(_, name)| name);
-    name == Some("istio.policy.v1beta1.DirectHttpResponse")
-}
-
-/// Extracts the direct response from the details of a denial.
-fn direct_response(status: &Status) -> Option<RouteDirective> {
-    let detail = status.details.iter().find(|detail| is_direct_response(detail))?;
-    let response = DirectHttpResponse::decode(detail.value.clone()).ok()?;
-    let code = match response.code {
-        0 => http_code(status.code),
-        code => u32::try_from(code).unwrap_or(500),
-    };
-    let mut operations = Vec::new();
-    for (name, value) in response.headers {
-        let (values, operation) = if name.eq_ignore_ascii_case("set-cookie") {
-            (value.split(',').map(str::to_owned).collect(), Operation::Append as i32)
-        } else {
-            (vec![value], Operation::Replace as i32)
-        };
-        let named = values.into_iter().map(|value| HeaderOperation { name: name.clone(), value, operation });
-        operations.extend(named);
-    }
-    Some(RouteDirective {
-        request_header_operations: Vec::new(),
-        response_header_operations: operations,
-        direct_response_code: code,
-        direct_response_body: response.body,
-    })
-}
-
-/// Maps a code of `google.rpc` to an HTTP status (docs/behaviour/adapter-calls.md#http-status-of-a-code).
-fn http_code(code: i32) -> u32 {
-    match code {
-        0 => 200,
-        1 => 408,
-        3 | 11 => 400,
-        4 => 504,
-        5 => 404,
-        6 | 10 => 409,
-        7 => 403,
-        8 => 429,
-        9 => 412,
-        12 => 501,
-        14 => 503,
-        16 => 401,
-        _ => 500,
-    }
 }

@@ -6,6 +6,7 @@ mod calls;
 mod check;
 mod context;
 mod details;
+mod direct_response;
 mod evaluation;
 mod evaluator;
 mod failure_texts;

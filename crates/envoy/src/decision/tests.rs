@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::dispatch::AnswerDetails;
+use prost::Message as _;
 
 use crate::proto::envoy::config::core::v3::{HeaderMap, HeaderValue};
 

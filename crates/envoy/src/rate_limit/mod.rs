@@ -1,8 +1,8 @@
 //! `envoy.service.ratelimit.v3.RateLimitService`: requests quotas for descriptors (docs/envoy/rate-limits.md).
 
-mod calls;
 pub(crate) mod descriptor;
 mod limits;
+mod quota;
 mod taken;
 
 use mixer_adapter_core::framework::{digest::Digest, log_limit::warn_limited, log_text::log_text};
@@ -17,8 +17,8 @@ use tonic::Status;
 pub(crate) use self::taken::GiveBacks;
 
 use self::{
-    calls::{LimitOrigin, QuotaCalls, RateLimitError},
     descriptor::{DescriptorResult, Verdict, amount, decision_id, is_done},
+    quota::{LimitOrigin, QuotaCalls, RateLimitError},
     taken::{Hit, TakenHits},
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 mod id;
 mod lifecycle;
-mod memory;
+mod store;
 
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use std::sync::{
 
 pub use id::{SessionId, SessionKey, SessionKeyError};
 pub use lifecycle::NewSession;
-pub use memory::MemoryStore;
+pub use store::MemoryStore;
 
 use crate::handler::{Caller, Handler};
 use mixer_adapter_core::framework::setters;

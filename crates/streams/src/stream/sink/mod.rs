@@ -1,6 +1,5 @@
 //! The sink: subscribes to collections, and receives their pushes.
 
-mod answer;
 pub(crate) mod cache;
 mod collection;
 pub(crate) mod connect;
@@ -12,6 +11,7 @@ mod health;
 mod held;
 mod machine;
 pub(crate) mod nack;
+mod process_push;
 mod push;
 mod request;
 mod status;

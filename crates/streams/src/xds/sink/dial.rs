@@ -2,7 +2,7 @@ use futures_util::FutureExt as _;
 use http::uri::PathAndQuery;
 use tokio_util::sync::CancellationToken;
 
-use super::{delta::Delta, node::XdsClient, sotw::Sotw, versions::Versions};
+use super::{delta_messages::Delta, node::XdsClient, sotw_messages::Sotw, versions::Versions};
 use crate::{
     stream::{
         peer::Peer,

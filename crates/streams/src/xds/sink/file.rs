@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{response, sotw::Sotw};
+use super::{response, sotw_messages::Sotw};
 use crate::{
     proto::envoy::{
         config::core::v3::Node,

@@ -4,23 +4,23 @@
 //! [`SinkMachine`](crate::stream::sink::SinkMachine)). Here messages are translated at the ends of a stream:
 //! [`Dialect`](crate::stream::sink::Dialect) has one implementation for each variant.
 
-mod delta;
+mod delta_messages;
 pub(crate) mod dial;
 pub(crate) mod file;
 mod node;
 mod response;
 pub(crate) mod rest;
-mod sotw;
+mod sotw_messages;
 mod unwrap;
 mod versions;
 
 use std::time::Duration;
 
-pub use delta::Delta;
+pub use delta_messages::Delta;
 pub use dial::{ApiVersion, dial};
 pub use node::{XdsClient, node, own_node};
 pub use rest::{PollOptions, poll};
-pub use sotw::Sotw;
+pub use sotw_messages::Sotw;
 pub use versions::Versions;
 
 /// The interval at which everything is requested again: istiod pushes only changes that affect the kind of proxy that

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{node::XdsClient, response, sotw::Sotw};
+use super::{node::XdsClient, response, sotw_messages::Sotw};
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-mod delta;
+mod delta_messages;
 mod fetch;
 mod message;
 mod name_set;
@@ -19,17 +19,17 @@ mod node;
 pub(super) mod order;
 mod rest;
 mod service;
-mod sotw;
+mod sotw_messages;
 mod stream;
 mod subscription;
 mod types;
 mod warming;
 mod watch;
 
-pub use delta::DeltaStream;
+pub use delta_messages::DeltaStream;
 pub use fetch::fetch;
 pub use service::{default_options, mount, services};
-pub use sotw::SotwStream;
+pub use sotw_messages::SotwStream;
 pub use stream::DiscoveryStream;
 
 /// The timeout for the body of a request without a stream.

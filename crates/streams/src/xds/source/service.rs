@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::service::Routes;
 
-use super::{delta::DeltaStream, fetch, rest, sotw::SotwStream};
+use super::{delta_messages::DeltaStream, fetch, rest, sotw_messages::SotwStream};
 use crate::stream::{
     admission::{Admission, ServiceOptions},
     metrics::SOURCE,

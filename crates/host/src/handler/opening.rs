@@ -16,7 +16,7 @@ use super::{
     blocking::{FreeThread, Opener, SHUTTING_DOWN},
     cache::{Capacity, HandlerCache},
     erased::{AnyAdapter, OpeningState, Purpose},
-    open_handlers::{Entry, LockedEntry, OpenHandlers},
+    handler_index::{Entry, HandlerIndex, LockedEntry},
 };
 use crate::origin::{AccessPolicy, Origin};
 use mixer_adapter_core::framework::settings;
@@ -61,7 +61,7 @@ settings! {
 pub struct HandlerTable {
     adapters: Arc<Adapters>,
     cache: Arc<HandlerCache>,
-    open: Mutex<OpenHandlers>,
+    open: Mutex<HandlerIndex>,
     refusals: Refusals,
     states: Arc<RetainedStates>,
     state_limits: RetentionLimits,

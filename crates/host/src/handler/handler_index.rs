@@ -16,7 +16,7 @@ pub(super) type LockedEntry<'e> = tokio::sync::MutexGuard<'e, Weak<Handler>>;
 
 /// Handlers that are open or being opened, by the digest of adapter and canonical configuration.
 #[derive(Debug, Default)]
-pub(super) struct OpenHandlers {
+pub(super) struct HandlerIndex {
     entries: HashMap<Digest, Arc<Entry>>,
     /// The number of entries after the last sweep.
     swept: usize,
@@ -25,7 +25,7 @@ pub(super) struct OpenHandlers {
 /// Sweep when the map has doubled and grown by this many entries since the last sweep.
 const SLACK: usize = 1024;
 
-impl OpenHandlers {
+impl HandlerIndex {
     /// Returns the entry of a configuration, after creating it if necessary.
     pub(super) fn entry(&mut self, digest: Digest) -> Arc<Entry> {
         if self.entries.len() >= 2 * self.swept + SLACK {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn entries_of_closed_handlers_are_removed() {
-        let mut open = OpenHandlers::default();
+        let mut open = HandlerIndex::default();
         let awaited = open.entry(Digest::of([&b"awaited"[..]]));
         for seq in 0..10_000_u32 {
             open.entry(Digest::of([&seq.to_le_bytes()[..]]));
