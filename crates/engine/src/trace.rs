@@ -447,8 +447,8 @@ mod tests {
             place: None,
             parts: vec![Subexpression { text: "a".to_owned(), value: Some("1".to_owned()), error: None }],
         };
-        let mut trace = Trace::default();
-        trace.steps = vec![rule(true, None), rule(false, Some("no a")), merged("denied")];
+        let steps = vec![rule(true, None), rule(false, Some("no a")), merged("denied")];
+        let mut trace = Trace { steps, ..Trace::default() };
         trace.steps.extend(std::iter::repeat_n(rule(false, None), FEW));
         assert_eq!(trace.brief(), trace.to_string());
         trace.steps.push(rule(false, None));

@@ -296,6 +296,7 @@ async fn check<S: Subject>(subject: Arc<S>, test: impl AsyncFn(Arc<S>, Vec<Call>
         runtime.block_on(test(subject.clone(), calls, window));
         Ok(())
     };
+    #[expect(clippy::disallowed_methods, reason = "the runtime has several threads")]
     tokio::task::block_in_place(|| runner.run(&(calls(), any::<bool>()), run)).unwrap();
 }
 
