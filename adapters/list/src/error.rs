@@ -34,8 +34,8 @@ pub(super) enum ListError {
         LIMITS.expressions
     )]
     TooManyExpressions,
-    #[error("the regular expressions take more than {} MiB when they are compiled; repeat less in them", LIMITS.compiled >> 20)]
-    ExpressionsTooLarge,
+    #[error("the regular expressions take more than {} KiB when they are compiled; repeat less in them", .0 >> 10)]
+    ExpressionsTooLarge(usize),
 }
 
 impl ListError {
@@ -46,7 +46,7 @@ impl ListError {
             Self::TooManyPatterns
                 | Self::PatternsTooLong
                 | Self::TooManyExpressions
-                | Self::ExpressionsTooLarge
+                | Self::ExpressionsTooLarge(_)
         )
     }
 }

@@ -134,7 +134,7 @@ pub(super) async fn large_expressions(addresses: Addresses, sent: &mut u64) -> a
     }
     let mut calls = JoinSet::new();
     for number in 0..3_000 {
-        let request = overriding(format!(r"(?:\pL{{50}}|z{number})"), list::params::ListEntryType::Regex);
+        let request = overriding(format!(r"(?:\pL{{20}}|z{number})"), list::params::ListEntryType::Regex);
         *sent += request.encoded_len() as u64;
         let client = clients[number % clients.len()].clone();
         calls.spawn(async move { client.call::<CheckResult>(ListEntry::METHOD, &request).await });
