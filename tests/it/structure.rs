@@ -304,8 +304,7 @@ fn own(packages: &BTreeSet<String>) -> Vec<&str> {
 fn an_adapter_depends_on_few_packages() {
     let packages = packages("adapters/denier");
     assert_eq!(own(&packages), ["mixer-adapter-core", "mixer-adapter-denier", "mixer-adapter-templates"]);
-    // With prometheus-client, whose types metrics of handlers have.
-    assert!(packages.len() <= 55, "{}: {packages:?}", packages.len());
+    assert!(packages.len() <= 45, "{}: {packages:?}", packages.len());
 }
 
 /// The engine takes configuration from whatever delivers it, and configuration opens no connections.

@@ -8,7 +8,7 @@
 //! - [`Call`] and [`Context`]: the instances of a call with its deadline and client, and what a handler has besides its configuration;
 //! - [`adapter`]: settings parsed from configurations ([`adapter::Settings`]) and types announced by sessions;
 //! - [`value`]: attribute values inside instances;
-//! - [`metrics`]: counters, gauges and histograms of a handler on the metrics page ([`Context::metrics`]);
+//! - [`metrics`]: counters, gauges and histograms of a handler on the metrics page ([`Context::metrics`]), with the feature `metrics`;
 //! - [`retention`]: state that outlives a handler, such as counters;
 //! - [`proto`]: messages shared with Mixer.
 //!
@@ -21,6 +21,7 @@ extern crate self as mixer_adapter_core;
 pub mod adapter;
 #[doc(hidden)]
 pub mod framework;
+#[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod proto;
 pub mod retention;

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     framework::digest::Digest,
-    metrics::Metrics,
     retention::{Retain, Retained, RetainedStates},
 };
 
@@ -38,7 +37,8 @@ pub struct Environment {
     pub tasks: Arc<Tasks>,
     pub retained: Option<(Arc<RetainedStates>, Digest)>,
     pub shared: Arc<Shared>,
-    pub metrics: Metrics,
+    #[cfg(feature = "metrics")]
+    pub metrics: crate::metrics::Metrics,
     pub http: Option<Arc<dyn HttpTransport>>,
 }
 
@@ -60,7 +60,8 @@ impl<S> Context<S> {
             tasks: Arc::new(Tasks::new(None)),
             retained: None,
             shared: Arc::default(),
-            metrics: Metrics::default(),
+            #[cfg(feature = "metrics")]
+            metrics: crate::metrics::Metrics::default(),
             http: None,
         };
         Self::new(Arc::new(state), environment)
@@ -159,8 +160,9 @@ impl<S> Context<S> {
         }
     }
 
-    /// Returns the metrics of the handler.
-    pub fn metrics(&self) -> &Metrics {
+    /// Returns the metrics of the handler, with the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self) -> &crate::metrics::Metrics {
         &self.environment.metrics
     }
 

@@ -20,8 +20,9 @@ pub mod version;
 pub use quota_context::QuotaContext;
 pub use setters::{setters, settings};
 
+#[cfg(feature = "metrics")]
+pub use crate::metrics::MetricStore;
 pub use crate::{
     adapter::{CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor},
-    metrics::MetricStore,
     retention::RetainedStates,
 };
