@@ -25,10 +25,10 @@ use tower_service::Service;
 
 use crate::http_client::{HttpClient, HttpError, HttpStream, with_user_agent};
 
-/// Idle connections to a host that are kept.
+/// The maximum number of idle connections to a host.
 const MAX_IDLE: usize = 8;
 
-/// How long an idle connection is kept.
+/// The time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// An [`HttpClient`] that keeps its connections for further requests to their hosts: up to 8 idle ones to each, for 30 s. They are

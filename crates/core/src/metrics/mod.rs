@@ -15,6 +15,7 @@
 //! times.with([]).observe(0.02);
 //! ```
 
+mod budget;
 mod series;
 mod store;
 

@@ -8,7 +8,7 @@ use std::{
 
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 
-use super::store::Budget;
+use super::budget::Budget;
 
 /// The largest number of series of one metric of a handler.
 const MAX_SERIES: usize = 200;

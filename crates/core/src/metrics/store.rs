@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::series::Series;
+use super::{budget::Budget, series::Series};
 
 /// The metrics of a handler: [`Context::metrics`](crate::Context::metrics).
 ///
@@ -41,9 +41,6 @@ pub struct MetricStore {
 /// The maximum number of handlers with metrics on the page.
 const MAX_HANDLERS: usize = 1_000;
 
-/// The maximum number of series of all handlers.
-const MAX_ALL_SERIES: usize = 20_000;
-
 /// The metrics of one handler.
 #[derive(Debug, Default)]
 struct Scope {
@@ -56,32 +53,6 @@ struct Registered {
     registry: Registry,
     /// A [`Series`] by its name.
     series: HashMap<&'static str, Box<dyn Any + Send>>,
-}
-
-/// The series that a handler has created, as a part of all.
-#[derive(Debug, Default)]
-pub(super) struct Budget {
-    all: Arc<AtomicUsize>,
-    taken: AtomicUsize,
-}
-
-impl Budget {
-    /// Takes one series, if there is one left.
-    pub(super) fn take(&self) -> bool {
-        let is_free = self.all.fetch_add(1, Relaxed) < MAX_ALL_SERIES;
-        if is_free {
-            self.taken.fetch_add(1, Relaxed);
-        } else {
-            self.all.fetch_sub(1, Relaxed);
-        }
-        is_free
-    }
-}
-
-impl Drop for Budget {
-    fn drop(&mut self) {
-        self.all.fetch_sub(*self.taken.get_mut(), Relaxed);
-    }
 }
 
 /// A counter of events. Clones share the count.
@@ -99,7 +70,7 @@ impl Metrics {
     #[doc(hidden)]
     #[must_use]
     pub fn of_handler(&self, handler: Option<Arc<str>>) -> Self {
-        let budget = Arc::new(Budget { all: self.store.series.clone(), taken: AtomicUsize::new(0) });
+        let budget = Arc::new(Budget::of(self.store.series.clone()));
         Self { scope: Arc::new(Scope { handler, metrics: Mutex::default(), budget }), ..self.clone() }
     }
 
