@@ -38,10 +38,11 @@ impl AttributeArgs {
         Ok(request)
     }
 
-    /// Takes the arguments that are neither attributes nor files of them.
-    pub(super) fn take_others(&mut self) -> Vec<String> {
+    /// Takes the arguments that are neither attributes nor files of them, and are `wanted`.
+    pub(super) fn take_others(&mut self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let is_other = |argument: &mut String| {
-            argument.contains("://") || !argument.contains('=') && !argument.starts_with('@')
+            let is_other = argument.contains("://") || !argument.contains('=') && !argument.starts_with('@');
+            is_other && wanted(argument)
         };
         self.positional.extract_if(.., is_other).collect()
     }

@@ -88,7 +88,8 @@ impl Explain {
         add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
         sample: Option<&'static str>,
     ) -> anyhow::Result<ExitCode> {
-        for argument in self.attributes.take_others() {
+        let is_configured = !self.configuration.config.is_empty();
+        for argument in self.attributes.take_others(|argument| !is_configured || is_decision_id(argument)) {
             if is_decision_id(&argument) {
                 self.decided = Some(super::block_on(self.decision.find(&argument))??);
             } else {
