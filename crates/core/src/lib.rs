@@ -14,6 +14,10 @@
 //!
 //! A library with an adapter depends on this crate and `mixer-adapter-templates`. Programs and tests use the crate
 //! `mixer-adapter`, which re-exports both.
+//!
+//! # Features
+//!
+//! * `metrics`: metrics of handlers, with the types of `prometheus-client`.
 
 // Generated code names this crate, both here and in the crates of authors.
 extern crate self as mixer_adapter_core;

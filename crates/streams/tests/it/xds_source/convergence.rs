@@ -260,7 +260,7 @@ impl Client for Polls {
         let held = &mut held[place(&push.type_url)];
         let answer = response_arrived(&push, held, lenient, true);
         if push.resources.iter().map(text).any(|text| !held.wants(text.split_once('@').unwrap().0)) {
-            // A client that dropped a part of an answer does not name its version: nothing else tells the server what it has.
+            // A client that dropped a part of an answer does not name its version, by which the server knows what it has.
             held.nonce.clear();
         }
         (push.type_url, (!held.wanted().is_empty()).then_some(answer))
