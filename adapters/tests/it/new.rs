@@ -132,7 +132,7 @@ const WORKSPACE: &str = "[workspace]\nmembers = [\"*\"]\nresolver = \"3\"\n\n\
     [profile.dev]\ndebug = \"line-tables-only\"\n\n[profile.dev.package.\"*\"]\ndebug = false\n";
 
 #[test]
-#[ignore = "compiles crates for minutes; .ci/run runs it"]
+#[ignore = "compiles crates for minutes: cargo test -p mixer-adapters --test it new:: -- --ignored"]
 fn each_variety_builds_without_warnings_passes_its_tests_and_serves() {
     let folder = tempfile::tempdir().unwrap();
     for (name, arguments) in varieties() {
