@@ -1,11 +1,12 @@
 //! The servers that commands ask, and how commands authenticate themselves there.
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use http::HeaderValue;
 
 use super::{UsageError, input, value_parsers};
+use mixer_adapter_core::framework::is_this_machine;
 use mixer_adapter_net::tls::{Client, ClientOptions, KeyPair};
 
 /// The gRPC server of a command.
@@ -143,10 +144,8 @@ pub(super) const AUTHENTICATE: &str =
 
 /// Returns whether an address is of this machine.
 fn is_local(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    address.starts_with("unix:")
-        || host == "localhost"
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    address.starts_with("unix:") || is_this_machine(host)
 }
 
 /// The longest wait for the answer to something that is not TLS.

@@ -3,7 +3,7 @@
 
 mod status;
 
-use std::{future, net::IpAddr, sync::Arc, time::Duration};
+use std::{future, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Readiness, exposition, page};
 use mixer_adapter_config::source::SourceStatus;
+use mixer_adapter_core::framework::is_this_machine;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::Host;
 use mixer_adapter_net::{
@@ -62,8 +63,8 @@ pub struct AdminSecurity {
     pub tokens: Option<Arc<Tokens>>,
 }
 
-/// Returns the router of the admin port; `private` has the pages that show values. With `tokens`, all pages need one but those that
-/// probes and Prometheus read.
+/// Returns the router of the admin port; `private` has the pages that show values. With `tokens`, all pages but those
+/// of probes and Prometheus need a token.
 pub(super) fn router(
     admin: Admin,
     registry: Registry,
@@ -85,7 +86,7 @@ pub(super) fn router(
     pages.merge(vitals)
 }
 
-/// Refuses requests without a valid token, and those that a page of another site makes through a browser, which knows the token.
+/// Refuses requests without a valid token. A browser sends the token for pages of other sites, too: their requests are refused.
 async fn authenticate(State(tokens): State<Arc<Tokens>>, request: Request, next: Next) -> Response {
     if is_of_other_site(request.headers()) {
         return (StatusCode::FORBIDDEN, "requests of other sites are refused\n").into_response();
@@ -255,8 +256,7 @@ fn is_local(host: &str) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    is_this_machine(name)
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {

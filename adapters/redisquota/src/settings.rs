@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use http::uri::Authority;
-use mixer_adapter_core::adapter::{Faults, Settings};
+use mixer_adapter_core::{
+    adapter::{Faults, Settings},
+    framework::is_this_machine,
+};
 use mixer_adapter_quota::{Limits, OverrideParams, QuotaParams};
 
 use super::{
@@ -153,8 +156,11 @@ impl Servers {
                 faults.file(field, path);
             }
         }
-        if !params.password_file.is_empty() && !tls && !addresses.iter().all(|(host, _)| is_local(host)) {
-            faults.warn("password_file", "the password is sent without TLS; write rediss:// in url");
+        if !params.password_file.is_empty()
+            && !tls
+            && !addresses.iter().all(|(host, _)| is_this_machine(host))
+        {
+            faults.push("password_file", "would be sent without TLS; write rediss:// in url");
         }
         if !params.ca_file.is_empty() && !tls {
             faults.push("ca_file", "is for TLS; write rediss:// in url");
@@ -169,10 +175,6 @@ impl Servers {
             ca_file: params.ca_file.clone(),
         })
     }
-}
-
-fn is_local(host: &str) -> bool {
-    host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
 /// Returns whether a URL is for TLS, its hosts and ports, and its database.

@@ -1,10 +1,11 @@
-use std::{fmt, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, uri::Scheme};
 use prost::bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Access, AdapterError, Secret};
+use crate::framework::is_this_machine;
 
 /// How long a request takes at most, unless it says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -165,11 +166,6 @@ impl HttpRequest {
             }
         }
     }
-}
-
-fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse();
-    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 impl HttpResponse {

@@ -14,11 +14,13 @@ mod quota_context;
 mod setters;
 pub mod status;
 pub mod suggest;
+mod this_machine;
 pub mod translation;
 pub mod version;
 
 pub use quota_context::QuotaContext;
 pub use setters::{setters, settings};
+pub use this_machine::is_this_machine;
 
 #[cfg(feature = "metrics")]
 pub use crate::metrics::MetricStore;

@@ -1,6 +1,5 @@
 use std::{
     fmt,
-    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +12,7 @@ use mixer_adapter_config::proto::istio::policy::v1beta1::{
     authentication::AuthType,
     tls::{AuthHeader, TokenSource, TokenType},
 };
-use mixer_adapter_core::adapter::ConfigErrors;
+use mixer_adapter_core::{adapter::ConfigErrors, framework::is_this_machine};
 use mixer_adapter_net::tls::{
     self, ClientOptions, KeyPair, ServerIdentity, TlsError, TlsFile, check_server_name,
 };
@@ -249,10 +248,9 @@ fn token_url(text: &str) -> Result<Uri, TokenUrlError> {
         return Err(TokenUrlError::Credentials);
     }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     match url.scheme_str() {
         Some("https") if check_server_name(host).is_ok() => Ok(url),
-        Some("http") if here => Ok(url),
+        Some("http") if is_this_machine(host) => Ok(url),
         Some("http") => Err(TokenUrlError::Cleartext),
         _ => Err(TokenUrlError::NotHttps),
     }
