@@ -74,6 +74,19 @@ impl RuleCounts {
         }
     }
 
+    /// Counts a call of a report once for each rule that has instances in it. `rules` has the counters of each instance.
+    pub(crate) fn record_report<'r>(
+        rules: impl Iterator<Item = &'r Arc<Self>>,
+        handler: &Arc<str>,
+        code: Code,
+        took: Duration,
+    ) {
+        let mut rules: Vec<&Arc<Self>> = rules.collect();
+        rules.sort_unstable_by_key(|rule| Arc::as_ptr(rule));
+        rules.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        rules.iter().for_each(|rule| rule.record_call(handler, code, took));
+    }
+
     /// Counts an instance that could not be built.
     pub(crate) fn add_unbuilt(&self, handler: &Arc<str>) {
         self.unbuilt.fetch_add(1, Relaxed);

@@ -114,7 +114,7 @@ impl ReportBatch {
         let start = Clock::now();
         let answer = self.handler.call(&self.template, &self.instances, &[], None, caller).await;
         let (code, took) = (code_of(&answer), start.elapsed());
-        self.rules.iter().for_each(|rule| rule.record_call(&self.handler.name, code, took));
+        RuleCounts::record_report(self.rules.iter(), &self.handler.name, code, took);
         answer
             .map(drop)
             .map_err(|status| FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into())
@@ -223,11 +223,10 @@ impl<'s> Report<'s> {
                 trace.add(|| Step::call(&handler.name, template.name(), names, outcome, took));
             }
             let code = code_of(&answer);
-            for group in &batch.groups {
-                group.counts.record_call(&handler.name, code, took);
-                if code != Code::Ok {
-                    self.failed.add(&group.rule, Some(&handler.name), FailureCause::Call(code));
-                }
+            let rules = batch.groups.iter().map(|group| &group.counts);
+            RuleCounts::record_report(rules, &handler.name, code, took);
+            for group in batch.groups.iter().filter(|_| code != Code::Ok) {
+                self.failed.add(&group.rule, Some(&handler.name), FailureCause::Call(code));
             }
             if let Err(status) = answer {
                 self.failures.push(failure_text(&handler.name, &status));
