@@ -87,7 +87,7 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// Reads decisions, from the oldest on.
 enum Reader {
-    /// The lines of a log, and the last one as far as it is written.
+    /// A log, and the part of its last line that is written.
     Log(Box<dyn io::BufRead>, Vec<u8>),
     Server {
         client: Box<AdminClient>,
@@ -166,10 +166,12 @@ impl Decisions {
         let mut found = VecDeque::new();
         reader
             .read(|line| {
-                if self.matches(&line) {
-                    found.push_back(line);
+                if !self.matches(&line) {
+                    return Ok(());
                 }
-                if found.len() > self.last.unwrap_or(usize::MAX) {
+                let Some(last) = self.last else { return self.print(&line) };
+                found.push_back(line);
+                if found.len() > last {
                     found.pop_front();
                 }
                 Ok(())
@@ -201,14 +203,16 @@ impl Decisions {
             rules.any(|rule| rule.as_str().is_some_and(|rule| rule.contains(name.as_str())))
         };
         let is_verdict = |verdict: &String| line["verdict"] == verdict.as_str();
-        let text = || line.to_string().to_lowercase();
+        let has_texts = || {
+            let text = line.to_string().to_lowercase();
+            self.texts.iter().all(|searched| text.contains(&searched.to_lowercase()))
+        };
         self.id.as_ref().is_none_or(|id| line["decision_id"] == id.as_str())
             && (self.verdict.is_empty() || self.verdict.iter().any(is_verdict))
             && self.rule.as_ref().is_none_or(has_rule)
             && self.since.is_none_or(|since| at().is_some_and(|at| at >= since))
             && self.until.is_none_or(|until| at().is_some_and(|at| at < until))
-            && (self.texts.is_empty()
-                || self.texts.iter().all(|searched| text().contains(&searched.to_lowercase())))
+            && (self.texts.is_empty() || has_texts())
     }
 
     fn print(&self, line: &Json) -> anyhow::Result<()> {
