@@ -66,13 +66,15 @@ fn in_use(snapshot: &Snapshot) -> Json {
     });
     let handlers = counts.handlers.all().into_iter().map(|(name, counts)| {
         let calls = &counts.calls;
-        let all: u64 = calls.codes().map(|(_, count)| count).sum();
+        // Calls may end meanwhile.
+        let (succeeded, failed) =
+            (calls.count(Code::Ok), failures(calls).map(|(_, count)| count).sum::<u64>());
         json!({
             "name": &*name,
-            "calls": all,
+            "calls": succeeded + failed,
             // Calls that cached answers made unnecessary.
             "cached": counts.cached.load(Relaxed),
-            "failed": all - calls.count(Code::Ok),
+            "failed": failed,
             "failed_calls": failed_calls(calls),
             "mean_micros": mean_micros(calls.latency()),
         })
@@ -92,10 +94,13 @@ fn in_use(snapshot: &Snapshot) -> Json {
     })
 }
 
+fn failures(calls: &CallMetrics) -> impl Iterator<Item = (Code, u64)> {
+    calls.codes().filter(|(code, _)| *code != Code::Ok)
+}
+
 /// Returns the numbers of failed calls by gRPC code.
 fn failed_calls(calls: &CallMetrics) -> Json {
-    let failed = calls.codes().filter(|(code, _)| *code != Code::Ok);
-    failed.map(|(code, count)| (status_name(code as i32).into_owned(), Json::from(count))).collect()
+    failures(calls).map(|(code, count)| (status_name(code as i32).into_owned(), Json::from(count))).collect()
 }
 
 /// Returns `None` for an instance that is not a quota, or that was not requested.
