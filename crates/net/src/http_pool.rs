@@ -31,6 +31,9 @@ const MAX_IDLE: usize = 8;
 /// The time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// The longest time to connect. A connection may be established after its request was sent on another one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// An [`HttpClient`] that keeps its connections for further requests to their hosts: up to 8 idle ones to each, for 30 s. They are
 /// closed with the last clone.
 #[derive(Clone, Debug)]
@@ -92,7 +95,10 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, url: Uri) -> Self::Future {
         let client = self.0.clone();
-        Box::pin(async move { Ok(TokioIo::new(Dialed(client.dial(&url).await?))) })
+        Box::pin(async move {
+            let dialed = tokio::time::timeout(CONNECT_TIMEOUT, client.dial(&url)).await;
+            Ok(TokioIo::new(Dialed(dialed.unwrap_or(Err(HttpError::Timeout(CONNECT_TIMEOUT)))?)))
+        })
     }
 }
 
