@@ -17,7 +17,7 @@ const MAX_SERIES: usize = 200;
 const MAX_VALUE: usize = 128;
 
 /// The value of all labels of the series that is used when a metric has its maximum of series.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 /// A metric with `N` labels: a counter, gauge or histogram for each combination of their values. Clones are the same metric.
 ///

@@ -14,7 +14,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{budget::Budget, series::Series};
+use super::{
+    budget::Budget,
+    series::{OTHER, Series},
+};
 
 /// The metrics of a handler: [`Context::metrics`](crate::Context::metrics).
 ///
@@ -40,6 +43,9 @@ pub struct MetricStore {
 
 /// The maximum number of handlers with metrics on the page.
 const MAX_HANDLERS: usize = 1_000;
+
+/// The event of a handler that is beyond the maximum.
+const BEYOND_LIMIT: &str = "handlers_without_metrics";
 
 /// The metrics of one handler.
 #[derive(Debug, Default)]
@@ -232,6 +238,11 @@ impl MetricStore {
     /// with its name; one without a name has the lowest free number.
     fn add(&self, adapter: &'static str, scope: &Arc<Scope>) -> String {
         let mut scopes = locked(&self.scopes);
+        let is_known = |name: &Arc<str>| scopes.contains_key(&(adapter, name.to_string()));
+        if scopes.len() >= MAX_HANDLERS && !scope.handler.as_ref().is_some_and(is_known) {
+            locked(&self.events).entry((adapter, BEYOND_LIMIT)).or_default().add(1);
+            return OTHER.to_owned();
+        }
         let handler = match &scope.handler {
             Some(name) => name.to_string(),
             None => {
@@ -239,9 +250,7 @@ impl MetricStore {
                 numbers.find(|number| !scopes.contains_key(&(adapter, number.clone()))).unwrap_or_default()
             }
         };
-        if scopes.len() < MAX_HANDLERS {
-            scopes.insert((adapter, handler.clone()), scope.clone());
-        }
+        scopes.insert((adapter, handler.clone()), scope.clone());
         handler
     }
 
