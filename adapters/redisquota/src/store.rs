@@ -33,7 +33,7 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 const ALIVE: Duration = Duration::from_secs(10);
 /// The number of calls without an answer, one after the other, that ends a connection.
 const MOST_TIMEOUTS: u32 = 3;
-/// The largest amount that scripts count exactly. A limit beyond it is no limit.
+/// The largest amount that scripts count exactly. Larger amounts and limits are reduced to it.
 const MOST: i64 = 1 << 52;
 
 /// One call of a counter.
@@ -204,7 +204,7 @@ impl Store {
     /// Makes a call, which takes up to `limit`.
     ///
     /// # Errors
-    /// There is no connection, or Redis refuses the call or does not answer it. It may have counted it.
+    /// There is no connection, or Redis refuses the call or does not answer. Redis may have counted a call without an answer.
     pub(super) async fn call(&self, call: &CounterCall, limit: Duration) -> Result<Counted, StoreError> {
         let State::Connected(mut connection) = self.state.borrow().clone() else {
             return Err(StoreError::Away);

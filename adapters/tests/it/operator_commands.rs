@@ -64,7 +64,7 @@ fn decisions_of_a_log_are_filtered_and_explained_with_any_configuration() {
         ran.stdout.contains("  denied  check  check-path.rule.istio-system  ") && ran.stdout.contains(id),
         "{ran:?}"
     );
-    // By the server's configuration, and by one that closes other paths.
+    // With the server's configuration, and with another one, which closes other paths.
     let ran = run(&["explain", id, "--log-file", &log, "--admin", &server.admin]);
     assert!(ran.code == 0 && ran.stdout.starts_with("denied"), "{ran:?}");
     run(&["init", &config]);

@@ -144,7 +144,8 @@ impl Workers {
         Self { workers, large: LargeThreads::new(vec![runtime]), _stop: None }
     }
 
-    /// Returns the worker with the fewest connections, of those that do not leave many without a first turn: a blocked one receives no more.
+    /// Returns the worker with the fewest connections. Workers with many connections that wait for their first turn come last: a blocked
+    /// worker receives no more.
     pub(crate) fn choose(&self) -> WorkerRef {
         let rank = |index: &usize| {
             let worker = &self.workers[*index];

@@ -23,7 +23,7 @@ const NEVER: u64 = 253_402_300_800;
 
 impl Validity {
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, Error> {
-        // webpki has no other way to read the times than to verify at a time that is too early, and at one that is too late.
+        // webpki reads the times only to verify: here at a time that is too early, and at a time that is too late.
         let start = match verify_at(certificate, 0)? {
             Error::CertNotValidYet { not_before, .. } => not_before,
             _ => UnixTime::since_unix_epoch(Duration::ZERO),
