@@ -86,12 +86,15 @@ impl fmt::Debug for Server {
 impl Server {
     /// Creates a server for the adapters of a host.
     pub fn new(host: Arc<Host>, options: ServerOptions) -> Self {
+        let readiness = Readiness::default();
+        let adapters = host.clone();
+        readiness.warn(move || adapters.adapters().warnings());
         Self {
             host,
             mixer: None,
             config: None,
             options,
-            readiness: Readiness::default(),
+            readiness,
             additional: Vec::new(),
             collectors: Vec::new(),
             tls: None,

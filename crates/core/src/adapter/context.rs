@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Access, Adapter, AdapterError, ConfigErrors, Faults, Http, HttpTransport, InferredTypes, Secret,
-    Settings, Tasks, files, secret,
+    Settings, Tasks, Warning, Warnings, files, secret,
 };
 use crate::{
     framework::digest::Digest,
@@ -37,6 +37,7 @@ pub struct Environment {
     pub tasks: Arc<Tasks>,
     pub retained: Option<(Arc<RetainedStates>, Digest)>,
     pub shared: Arc<Shared>,
+    pub warnings: Arc<Warnings>,
     #[cfg(feature = "metrics")]
     pub metrics: crate::metrics::Metrics,
     pub http: Option<Arc<dyn HttpTransport>>,
@@ -60,6 +61,7 @@ impl<S> Context<S> {
             tasks: Arc::new(Tasks::new(None)),
             retained: None,
             shared: Arc::default(),
+            warnings: Arc::default(),
             #[cfg(feature = "metrics")]
             metrics: crate::metrics::Metrics::default(),
             http: None,
@@ -158,6 +160,25 @@ impl<S> Context<S> {
             Ok(value) => value,
             Err(_) => unreachable!("the key is the type of the value"),
         }
+    }
+
+    /// Shows a warning in `/readyz`, `/status` and on the page until the result is dropped, for example that a backend is away. The name of
+    /// the handler or the adapter is added.
+    ///
+    /// ```
+    /// use mixer_adapter_core::{Context, adapter::Warning};
+    ///
+    /// fn lose(context: &Context) -> Warning {
+    ///     context.warn("the directory does not answer")
+    /// }
+    /// # drop(lose(&Context::detached(())));
+    /// ```
+    pub fn warn(&self, text: impl fmt::Display) -> Warning {
+        let source = match self.handler() {
+            Some(handler) => format!("handler {handler}"),
+            None => format!("a handler of {}", self.adapter()),
+        };
+        self.environment.warnings.add(format!("{source}: {text}"))
     }
 
     /// Returns the metrics of the handler, with the feature `metrics`.

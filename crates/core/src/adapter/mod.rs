@@ -15,6 +15,7 @@ mod secret;
 mod settings;
 mod tasks;
 mod templates;
+mod warning;
 
 pub use self::http::{Http, HttpError, HttpRequest, HttpResponse};
 pub use access::{Access, AccessLimits, FileLocation, HostList, HostListError};
@@ -31,6 +32,7 @@ pub use settings::Settings;
 #[doc(hidden)]
 pub use templates::TemplateVisitor;
 pub use templates::Templates;
+pub use warning::Warning;
 
 #[doc(hidden)]
 pub use self::http::{HttpTransport, SendFuture};
@@ -40,6 +42,8 @@ pub use call::CallInfo;
 pub use context::{Environment, Shared};
 #[doc(hidden)]
 pub use tasks::Tasks;
+#[doc(hidden)]
+pub use warning::Warnings;
 
 use crate::template::Template;
 

@@ -25,6 +25,6 @@ pub use this_machine::is_this_machine;
 #[cfg(feature = "metrics")]
 pub use crate::metrics::MetricStore;
 pub use crate::{
-    adapter::{CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor},
+    adapter::{CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor, Warnings},
     retention::RetainedStates,
 };

@@ -22,7 +22,7 @@ use super::{
 use mixer_adapter_core::{
     adapter::{Access, Adapter, Config, Declared, Faults, Handle, InferredTypes, Settings, Templates},
     framework::{
-        MetricStore, Shared, TemplateVisitor, dynamic::DescriptorError, log_limit::LogLimit,
+        MetricStore, Shared, TemplateVisitor, Warnings, dynamic::DescriptorError, log_limit::LogLimit,
         name::is_valid_name, optional_fields::pool_with_optional_fields,
     },
     metrics::Metrics,
@@ -76,6 +76,7 @@ pub struct Adapters {
     methods: HashMap<&'static str, Arc<dyn Method>>,
     templates: BTreeMap<&'static str, TemplateInfo>,
     metrics: Arc<MetricStore>,
+    warnings: Arc<Warnings>,
 }
 
 impl fmt::Debug for Adapters {
@@ -95,6 +96,7 @@ impl Adapters {
                 methods: HashMap::new(),
                 templates: BTreeMap::new(),
                 metrics: Arc::default(),
+                warnings: Arc::default(),
             },
             tls: Arc::default(),
             template_methods: HashMap::new(),
@@ -155,6 +157,11 @@ impl Adapters {
     /// A metric that cannot be encoded.
     pub fn handler_metrics(&self) -> Result<String, fmt::Error> {
         self.metrics.encode()
+    }
+
+    /// Returns the current warnings of handlers.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.all()
     }
 
     /// Returns all methods, in no particular order.
@@ -259,6 +266,7 @@ impl AdaptersBuilder {
             opening,
             state,
             shared: Arc::new(Shared::default()),
+            warnings: self.adapters.warnings.clone(),
             tls: self.tls.clone(),
             adapter: PhantomData,
         }));

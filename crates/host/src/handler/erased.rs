@@ -14,7 +14,7 @@ use super::{
 };
 use mixer_adapter_core::{
     adapter::{Access, Adapter, AdapterError, Code, Context, Faults, InferredTypes, Settings, Violation},
-    framework::{Environment, RetainedStates, Shared, Tasks, digest::Digest},
+    framework::{Environment, RetainedStates, Shared, Tasks, Warnings, digest::Digest},
     metrics::Metrics,
 };
 use mixer_adapter_net::tls::SystemClient;
@@ -160,6 +160,7 @@ pub(crate) struct Typed<A, S> {
     pub(crate) opening: OpeningThreads,
     pub(crate) state: Arc<S>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) warnings: Arc<Warnings>,
     pub(crate) tls: Arc<SystemClient>,
     pub(crate) adapter: PhantomData<fn() -> A>,
 }
@@ -260,6 +261,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
                 tasks: parts.tasks.clone(),
                 retained: Some((state.states, state.digest)),
                 shared: self.shared.clone(),
+                warnings: self.warnings.clone(),
                 metrics: parts.metrics.clone(),
                 http: Some(Arc::new(http)),
             };
