@@ -1,16 +1,21 @@
 -- One call of a quota. `now` is the time of the server in milliseconds.
--- KEYS: the counter, its slots, the answer of the call.
-local counter, slots, answer = KEYS[1], KEYS[2], KEYS[3]
+-- KEYS: the counter, its slots, its leases, the answer of the call.
+local counter, slots, leases, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- ARGV: the length of a tick and of the window in ticks (0 ticks: a fixed window of one tick), the limit, the amount, 1 to
 -- accept a part, 1 to count past the limit, how long a grant is valid, and how long the answer is stored (0: not at all).
 local tick, ticks = tonumber(ARGV[1]), tonumber(ARGV[2])
 local max, amount = tonumber(ARGV[3]), tonumber(ARGV[4])
 local best_effort, past_limit = ARGV[5] == '1', ARGV[6] == '1'
 local valid, stored = tonumber(ARGV[7]), tonumber(ARGV[8])
+-- The lease that ends and how much of it was used (0: none), the one that is wanted and its amount (0: none), and the number of servers.
+local returned, returned_used = ARGV[9], tonumber(ARGV[10])
+local next_lease, wanted, servers = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13])
 -- The largest amount in use, which a number holds exactly.
 local MOST = 2 ^ 52
 -- How long a key outlives its use, in milliseconds.
 local SLACK = 60000
+-- The longest and the shortest life of a lease.
+local LONGEST, SHORTEST = 60000, 100
 
 local function text(number) return string.format('%.0f', number) end
 local function slot_of(entry)
@@ -19,6 +24,9 @@ local function slot_of(entry)
 end
 
 local rolling = ticks > 0
+local window = (rolling and ticks or 1) * tick
+-- How long after its end a lease can be returned. Then it counts as used.
+local grace = math.min(window, 5000)
 local state = redis.call('HMGET', counter, 'used', 'time')
 local used, time = tonumber(state[1] or 0), tonumber(state[2] or 0)
 local before, before_time = used, time
@@ -41,8 +49,42 @@ else
   time = math.min(time, now + tick)
   if now >= time then
     used, time = 0, now + tick
+    redis.call('DEL', leases)
   end
   valid = time - now
+end
+
+-- Counts an amount that was used at a tick, or before.
+local function add(added, at_tick)
+  added = math.min(added, MOST - used)
+  if added <= 0 then return end
+  used = used + added
+  if not rolling then return end
+  local newest = redis.call('LINDEX', slots, -1)
+  local at, amount = -1, 0
+  if newest then at, amount = slot_of(newest) end
+  if at >= at_tick then
+    redis.call('LSET', slots, -1, text(at) .. ':' .. text(amount + added))
+  else
+    redis.call('RPUSH', slots, text(at_tick) .. ':' .. text(added))
+  end
+end
+
+-- Amounts of leases are in use. Releases do not free them.
+local leased = 0
+local entries = redis.call('HGETALL', leases)
+for index = 1, #entries, 2 do
+  local amount, ends = slot_of(entries[index + 1])
+  if entries[index] == returned then
+    add(math.min(returned_used, amount), this_tick)
+    redis.call('HDEL', leases, returned)
+  elseif now > ends + grace then
+    local at = math.floor(ends / tick)
+    if not rolling or at + ticks > this_tick then add(amount, at) end
+    redis.call('HDEL', leases, entries[index])
+  else
+    leased = leased + amount
+  end
 end
 
 local granted, expires, repeated = 0, 0, 0
@@ -69,36 +111,37 @@ elseif amount < 0 then
   end
   valid = 0
 else
-  local free = math.max(max - used, 0)
+  local free = math.max(max - used - leased, 0)
   if amount <= free or past_limit then
     granted = amount
   elseif best_effort then
     granted = free
   end
-  local added = math.min(granted, MOST - used)
-  if added > 0 then
-    used = used + added
-    if rolling then
-      local newest = redis.call('LINDEX', slots, -1)
-      local at, amount = 0, 0
-      if newest then at, amount = slot_of(newest) end
-      if newest and at >= this_tick then
-        redis.call('LSET', slots, -1, text(at) .. ':' .. text(amount + added))
-      else
-        redis.call('RPUSH', slots, text(this_tick) .. ':' .. text(added))
-      end
-    end
-  end
+  add(granted, this_tick)
   if granted == 0 then valid = 0 end
 end
 
+local lease, life = 0, 0
+local free = max - used - leased
+if wanted > 0 and granted > 0 and repeated == 0 then
+  -- At most a hundredth of the limit, and a part of what is left, so that servers that come later find some.
+  lease = math.max(math.min(wanted, math.floor(max / 100), math.floor(free / (2 * servers))), 0)
+  life = math.min(math.max(math.floor(window / 2 * free / max), SHORTEST), LONGEST)
+  if not rolling then life = math.min(life, time - now) end
+end
+if lease > 0 then
+  leased = leased + lease
+  redis.call('HSET', leases, next_lease, text(lease) .. ':' .. text(now + life))
+  redis.call('PEXPIRE', leases, text(life + window + SLACK))
+end
+
 local is_changed = used ~= before or not rolling and time ~= before_time
-if used > 0 and is_changed then
-  local lasts = text((rolling and ticks or 1) * tick + SLACK)
+if used + leased > 0 and is_changed then
+  local lasts = text(window + SLACK)
   redis.call('HSET', counter, 'used', text(used), 'time', text(time))
   redis.call('PEXPIRE', counter, lasts)
   if rolling then redis.call('PEXPIRE', slots, lasts) end
-elseif before > 0 and used == 0 then
+elseif before > 0 and used + leased == 0 then
   redis.call('DEL', counter, slots)
 end
 if stored > 0 and repeated == 0 then
@@ -107,9 +150,9 @@ if stored > 0 and repeated == 0 then
 end
 
 -- How long until the refused amount is free, or else everything.
-local wanted = math.max(amount, 1)
+local asked = math.max(amount, 1)
 local missing = used
-if wanted > granted and max < used + wanted then missing = used + wanted - max end
+if asked > granted and max < used + leased + asked then missing = math.min(used + leased + asked - max, used) end
 local reset = 0
 if used > 0 and not rolling then
   reset = time - now
@@ -126,4 +169,4 @@ elseif used > 0 and missing > 0 then
   if sum < missing then at = slot_of(redis.call('LINDEX', slots, -1) or text(this_tick) .. ':0') end
   reset = math.max((at + ticks) * tick - now, 0)
 end
-return {granted, valid, used, reset, repeated}
+return {granted, valid, used + leased, reset, repeated, lease, life, leased}

@@ -1,10 +1,10 @@
 //! Decisions without Redis.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mixer_adapter_core::{
     Grant, LimitState, QuotaRequest,
-    metrics::{Events, Metrics},
+    metrics::{Counter, Metrics, Series},
 };
 use mixer_adapter_quota::{Capacity, Counters, Dedup, Limit, SharedFingerprint};
 
@@ -14,12 +14,10 @@ use super::config::params::OnError;
 #[derive(Debug)]
 pub(super) struct Fallback {
     on_error: OnError,
-    denied: Events,
-    allowed: Events,
+    /// By quota and outcome.
+    decided: Series<Counter, 2>,
     /// The grants of this server, also those by Redis; only for `LOCAL`.
     counters: Counters,
-    dedup: Dedup,
-    created: Instant,
 }
 
 /// A request that is decided.
@@ -29,34 +27,37 @@ pub(super) struct Undecided<'r> {
     pub(super) request: &'r QuotaRequest,
     pub(super) counter: SharedFingerprint,
     pub(super) limit: Limit,
+    /// The time since the handler was opened.
+    pub(super) now: Duration,
 }
 
 impl Fallback {
-    pub(super) fn new(on_error: OnError, deduplication: Duration, metrics: &Metrics) -> Self {
+    pub(super) fn new(on_error: OnError, metrics: &Metrics) -> Self {
         Self {
             on_error,
-            denied: metrics.events("denied_without_redis"),
-            allowed: metrics.events("granted_without_redis"),
+            decided: metrics.counter(
+                "decisions_without_redis",
+                "Requests that were decided without Redis",
+                ["quota", "outcome"],
+            ),
             counters: Counters::new(Capacity::default(), metrics.events("calls_without_room")),
-            dedup: Dedup::new(deduplication, metrics.events("answers_forgotten")),
-            created: Instant::now(),
         }
     }
 
     /// Notes what Redis granted to this server or took back, which is part of its share.
     pub(super) fn note(&self, undecided: Undecided<'_>, granted: i64) {
-        let Undecided { request, counter, limit, .. } = undecided;
+        let Undecided { request, counter, limit, now, .. } = undecided;
         if self.on_error != OnError::Local || granted == 0 || limit.valid.is_none() {
             return;
         }
         let amount = if request.amount < 0 { -granted } else { granted };
         let noted = QuotaRequest::new(amount).with_past_limit();
         // Without room for the counter nothing is granted without Redis, either.
-        let _ = self.counters.apply(counter.0, limit, &noted, self.created.elapsed());
+        let _ = self.counters.apply(counter.0, limit, &noted, now);
     }
 
-    /// Decides about a request. `servers` is the number of servers that live, if it is known.
-    pub(super) fn decide(&self, undecided: Undecided<'_>, servers: Option<u64>) -> Grant {
+    /// Decides about a request. `servers` is the number of servers that live, if it is known; `repeated` has the last answers.
+    pub(super) fn decide(&self, undecided: Undecided<'_>, servers: Option<u64>, repeated: &Dedup) -> Grant {
         let Undecided { request, limit, .. } = undecided;
         let grant = match self.on_error {
             OnError::Deny => Grant::nothing(),
@@ -65,10 +66,13 @@ impl Fallback {
             }
             // Nothing is known to be in use.
             OnError::Allow => Grant::nothing(),
-            OnError::Local => servers.map_or(Grant::nothing(), |servers| self.share(undecided, servers)),
+            OnError::Local => {
+                servers.map_or(Grant::nothing(), |servers| self.share(undecided, servers, repeated))
+            }
         };
         if request.amount > 0 {
-            if grant.granted() > 0 { &self.allowed } else { &self.denied }.add(1);
+            let outcome = if grant.granted() > 0 { "granted" } else { "denied" };
+            self.decided.with([undecided.instance, outcome]).inc();
         }
         if !request.report_limit {
             return grant;
@@ -82,15 +86,14 @@ impl Fallback {
     }
 
     /// Grants from the part of the limit that this server has. Allocations are not granted: nobody could release them.
-    fn share(&self, undecided: Undecided<'_>, servers: u64) -> Grant {
-        let Undecided { instance, request, counter, limit } = undecided;
+    fn share(&self, undecided: Undecided<'_>, servers: u64, repeated: &Dedup) -> Grant {
+        let Undecided { instance, request, counter, limit, now } = undecided;
         if limit.valid.is_none() {
             return Grant::nothing();
         }
         let share = Limit { max: limit.max / i64::try_from(servers).unwrap_or(i64::MAX), ..limit };
-        let now = self.created.elapsed();
         let granted =
-            self.dedup.once(instance, request, now, || self.counters.apply(counter.0, share, request, now));
+            repeated.once(instance, request, now, || self.counters.apply(counter.0, share, request, now));
         granted.unwrap_or(Grant::nothing())
     }
 }

@@ -2,6 +2,7 @@
 
 mod connector;
 mod fallback;
+mod lease;
 mod settings;
 mod store;
 #[cfg(test)]
@@ -18,18 +19,24 @@ mixer_adapter::testing::compliance!(
 );
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use mixer_adapter_core::{Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest};
-use mixer_adapter_quota::{Limit, Limits, SharedFingerprint};
+use mixer_adapter_core::{
+    Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest,
+    metrics::{Counter, Events, Gauge, Series},
+};
+use mixer_adapter_quota::{Dedup, Limit, Limits, SharedFingerprint};
 use mixer_adapter_templates::{Quota, quota};
+use parking_lot::Mutex;
 
 use self::{
     connector::Connector,
     fallback::{Fallback, Undecided},
+    lease::{Given, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
     store::{CLOCK, Counted, CounterCall, Store},
     window::{Algorithm, Window},
 };
@@ -45,6 +52,11 @@ pub use settings::RedisQuotaSettings;
 /// How long a handler waits for Redis when it is opened. It serves calls without.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often leases that are over or idle are returned.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How long the leases of a handler that closes are returned.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The handler: its limits, and the counters in Redis.
 #[derive(Debug)]
 pub struct RedisQuota {
@@ -53,6 +65,13 @@ pub struct RedisQuota {
     timeout: Duration,
     store: Arc<Store>,
     fallback: Fallback,
+    /// The answers of this server, which include those from leases.
+    repeated: Dedup,
+    leases: Option<Arc<Mutex<Leases>>>,
+    from_leases: Events,
+    /// Requests that were refused because of leases of other servers, by quota.
+    early_refusals: Series<Counter, 1>,
+    opened: Instant,
 }
 
 /// The name of this process among the servers of a Redis.
@@ -60,7 +79,8 @@ struct ServerId(String);
 
 impl RedisQuota {
     async fn new(settings: RedisQuotaSettings, context: &Context, clock: &str) -> Result<Self, AdapterError> {
-        let RedisQuotaSettings { limits, servers, key_prefix, timeout, on_error, allocation } = settings;
+        let RedisQuotaSettings { limits, servers, key_prefix, timeout, on_error, allocation, lease } =
+            settings;
         let connector = Connector::open(servers, context).await?;
         let id = context.shared(|| {
             ServerId(format!(
@@ -69,13 +89,34 @@ impl RedisQuota {
                 RandomState::new().hash_one(1)
             ))
         });
-        let store = Store::new(connector, key_prefix, id.0.clone(), clock, context.metrics());
-        let store = Arc::new(store);
+        let metrics = context.metrics();
+        let store = Arc::new(Store::new(connector, key_prefix, id.0.clone(), clock, context.clone()));
         context.spawn(store.clone().maintain());
         // A server starts without Redis.
         let _ = tokio::time::timeout(OPEN_TIMEOUT, store.attempted()).await;
-        let fallback = Fallback::new(on_error, limits.deduplication, context.metrics());
-        Ok(Self { limits, allocation, timeout, store, fallback })
+        let opened = Instant::now();
+        let first_id = RandomState::new().hash_one(id.0.as_str()) >> 1;
+        let leases = lease.then(|| Arc::new(Mutex::new(Leases::new(first_id))));
+        if let Some(leases) = leases.clone() {
+            let held = metrics.gauge("leased", "Amounts that can be granted from memory", ["quota"]);
+            context.spawn(sweep(leases, store.clone(), timeout, opened, held));
+        }
+        Ok(Self {
+            repeated: Dedup::new(limits.deduplication, metrics.events("answers_forgotten")),
+            limits,
+            allocation,
+            timeout,
+            store,
+            fallback: Fallback::new(on_error, metrics),
+            leases,
+            from_leases: metrics.events("granted_from_leases"),
+            early_refusals: metrics.counter(
+                "early_refusals",
+                "Requests that were refused because of leases of other servers",
+                ["quota"],
+            ),
+            opened,
+        })
     }
 
     async fn answer(
@@ -92,9 +133,10 @@ impl RedisQuota {
         let limit = given.unwrap_or_else(|| quota.limit(&instance.dimensions));
         let window = Window::new(quota.extra, limit.valid, self.allocation);
         let counter = SharedFingerprint::counter(&instance.name, &instance.dimensions, &window.id());
-        let undecided = Undecided { instance: &instance.name, request, counter, limit };
+        let now = self.opened.elapsed();
+        let undecided = Undecided { instance: &instance.name, request, counter, limit, now };
         let is_repeatable = !request.dedup_id.is_empty() && request.amount != 0;
-        let call = CounterCall {
+        let mut call = CounterCall {
             counter,
             window,
             max: limit.max,
@@ -104,18 +146,157 @@ impl RedisQuota {
             valid: limit.valid.unwrap_or(self.allocation),
             repeatable: is_repeatable
                 .then(|| (SharedFingerprint::call(&instance.name, request), self.limits.deduplication)),
+            trip: Trip::default(),
         };
-        match self.store.call(&call, wait).await {
-            Ok(counted) => {
-                if !counted.is_repeated {
-                    self.fallback.note(undecided, counted.granted);
-                }
-                Ok(grant(counted, request, limit))
+        let is_leasable = limit.valid.is_some() && limit.max >= SMALLEST_LIMIT && !request.past_limit;
+        let leases = self.leases.as_ref().filter(|_| is_leasable && request.amount != 0);
+        let mut known = None;
+        if let Some(leases) = leases {
+            let mut leases = leases.lock();
+            known = self.repeated.find(&instance.name, request, now);
+            match known {
+                Some(grant) if !request.report_limit => return Ok(grant),
+                // Only the state of the limit is missing.
+                Some(_) => (call.amount, call.repeatable) = (0, None),
+                None => match take(&mut leases, &instance.name, &call, now) {
+                    Ok(leased) => return Ok(self.grant_leased(leased, undecided)),
+                    Err(trip) => call.trip = trip,
+                },
             }
+        }
+        // Dropped with the call when its deadline passes.
+        let taking = leases.filter(|_| call.trip.wanted > 0);
+        let taking = taking.map(|leases| Taking { leases, counter, id: call.trip.id });
+        let counted = self.store.call(&call, wait).await;
+        if let (Some(taking), Ok(counted)) = (&taking, &counted) {
+            taking.leases.lock().taken(counter, call.trip.id, given_lease(counted, &call), now);
+        }
+        drop(taking);
+        let counted = match counted {
+            Ok(counted) => counted,
             Err(error) => {
                 tracing::debug!(%error, quota = instance.name, "a quota is decided without Redis");
-                Ok(self.fallback.decide(undecided, self.store.servers()))
+                return Ok(known.unwrap_or_else(|| {
+                    self.fallback.decide(undecided, self.store.servers(), &self.repeated)
+                }));
             }
+        };
+        let grant = grant(counted, request, limit);
+        if let Some(known) = known {
+            return Ok(grant.limit().map_or(known, |state| known.with_limit(state)));
+        }
+        let in_use = counted.used - counted.leased;
+        let is_refused = !counted.is_repeated && request.amount > 0 && counted.granted == 0;
+        if is_refused && in_use.saturating_add(request.amount) <= limit.max {
+            self.early_refusals.with([&instance.name]).inc();
+        }
+        if !counted.is_repeated {
+            self.fallback.note(undecided, counted.granted);
+        }
+        if leases.is_some() {
+            self.repeated.store(&instance.name, request, grant, now);
+        }
+        Ok(grant)
+    }
+
+    /// Returns the answer to a request that a lease covers.
+    fn grant_leased(&self, leased: LeasedGrant, undecided: Undecided<'_>) -> Grant {
+        let Undecided { instance, request, limit, now, .. } = undecided;
+        self.from_leases.add(1);
+        self.fallback.note(undecided, request.amount.abs());
+        let valid = leased.valid.or(limit.valid).unwrap_or_default();
+        let valid = if request.amount > 0 { valid } else { Duration::ZERO };
+        let grant = Grant::amount(request.amount.abs()).valid_for(valid);
+        self.repeated.store(instance, request, grant, now);
+        if !request.report_limit {
+            return grant;
+        }
+        grant.with_limit(LimitState {
+            max_amount: limit.max,
+            remaining: leased.remaining,
+            window: limit.valid,
+            reset_after: Some(leased.reset_after),
+        })
+    }
+}
+
+/// A trip that takes a lease. Without an answer it has failed when this is dropped.
+struct Taking<'l> {
+    leases: &'l Mutex<Leases>,
+    counter: SharedFingerprint,
+    id: u64,
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.leases.lock().failed(self.counter, self.id);
+    }
+}
+
+/// Grants a call from a lease or gives it back to one, or returns the trip that is necessary.
+fn take(leases: &mut Leases, quota: &str, call: &CounterCall, now: Duration) -> Result<LeasedGrant, Trip> {
+    let leased = Leased { counter: call.counter, window: call.window, max: call.max };
+    let step = if call.amount > 0 {
+        leases.request(leased, quota, call.amount, now)
+    } else {
+        leases.release(leased, call.amount.saturating_neg(), now)
+    };
+    match step {
+        Step::Grant(grant) => Ok(grant),
+        Step::Trip(trip) => Err(trip),
+    }
+}
+
+fn given_lease(counted: &Counted, call: &CounterCall) -> Given {
+    let (amount, life) = counted.lease;
+    Given {
+        amount,
+        life,
+        window_end: matches!(call.window, Window::Fixed(_)).then_some(counted.valid),
+        remaining: (call.max - counted.used).max(0),
+        reset_after: counted.reset_after,
+    }
+}
+
+/// Returns the leases that are over or idle, and shows the others.
+async fn sweep(
+    leases: Arc<Mutex<Leases>>,
+    store: Arc<Store>,
+    timeout: Duration,
+    opened: Instant,
+    shown: Series<Gauge, 1>,
+) {
+    let mut before = BTreeMap::new();
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let (returns, held) = {
+            let mut leases = leases.lock();
+            (leases.sweep(opened.elapsed()), leases.held())
+        };
+        for quota in before.keys().chain(held.keys()) {
+            shown.with([quota]).set(held.get(quota).copied().unwrap_or(0));
+        }
+        before = held;
+        give_back(returns, &store, timeout).await;
+    }
+}
+
+/// Returns leases to the store. One that does not arrive counts as used until it leaves the window.
+async fn give_back(returns: Vec<(Leased, Return)>, store: &Store, timeout: Duration) {
+    for (leased, returned) in returns {
+        let call = CounterCall {
+            counter: leased.counter,
+            window: leased.window,
+            max: leased.max,
+            amount: 0,
+            best_effort: false,
+            past_limit: false,
+            valid: Duration::ZERO,
+            repeatable: None,
+            trip: Trip { returned: Some(returned), ..Trip::default() },
+        };
+        if let Err(error) = store.call(&call, timeout).await {
+            tracing::debug!(%error, "a lease was not returned");
         }
     }
 }
@@ -147,6 +328,13 @@ impl Adapter for RedisQuota {
 
     async fn open(settings: RedisQuotaSettings, context: Context) -> Result<Self, AdapterError> {
         Self::new(settings, &context, CLOCK).await
+    }
+
+    async fn close(self) {
+        let Some(leases) = &self.leases else { return };
+        let returns = leases.lock().close();
+        // What is not returned in time counts as used until it leaves the window.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, give_back(returns, &self.store, self.timeout)).await;
     }
 }
 

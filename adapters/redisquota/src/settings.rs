@@ -30,6 +30,7 @@ pub struct RedisQuotaSettings {
     pub(super) timeout: Duration,
     pub(super) on_error: OnError,
     pub(super) allocation: Duration,
+    pub(super) lease: bool,
 }
 
 /// A host and a port.
@@ -112,7 +113,8 @@ impl Settings for RedisQuotaSettings {
         let key_prefix = faults.text("key_prefix", params.key_prefix).length(1..=100);
         let has_no_tag = |prefix: &String| !prefix.contains(['{', '}']);
         let key_prefix = key_prefix.must("not have braces", has_no_tag).or("redisquota".to_owned());
-        Some(Self { limits, servers: servers?, key_prefix, timeout, on_error, allocation })
+        let lease = params.lease.unwrap_or(true);
+        Some(Self { limits, servers: servers?, key_prefix, timeout, on_error, allocation, lease })
     }
 }
 

@@ -5,10 +5,14 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use mixer_adapter_core::metrics::{Events, Metrics};
+use mixer_adapter_core::{
+    Context,
+    adapter::Warning,
+    metrics::{Events, Gauge, Histogram, exponential_buckets},
+};
 use mixer_adapter_net::Backoff;
 use mixer_adapter_quota::SharedFingerprint;
 use redis::{RedisError, Script, ScriptInvocation, ServerErrorKind};
@@ -16,6 +20,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     connector::{CONNECT_TIMEOUT, Connection, ConnectionError, Connector},
+    lease::Trip,
     window::{Window, millis},
 };
 
@@ -49,6 +54,8 @@ pub(super) struct CounterCall {
     pub(super) valid: Duration,
     /// The fingerprint of the call, and how long a repeated one gets the same answer.
     pub(super) repeatable: Option<(SharedFingerprint, Duration)>,
+    /// What the trip does for leases.
+    pub(super) trip: Trip,
 }
 
 /// The state of a counter after a call.
@@ -56,12 +63,20 @@ pub(super) struct CounterCall {
 pub(super) struct Counted {
     pub(super) granted: i64,
     pub(super) valid: Duration,
+    /// The amount in use, leases included.
     pub(super) used: i64,
     /// How long until the refused amount is free, or else everything.
     pub(super) reset_after: Duration,
     /// Whether this is the answer of an earlier call.
     pub(super) is_repeated: bool,
+    /// The amount of the lease, and its life.
+    pub(super) lease: (i64, Duration),
+    /// The amount of all leases.
+    pub(super) leased: i64,
 }
+
+/// The answer of call.lua.
+type CallReply = (i64, u64, i64, u64, bool, i64, u64, i64);
 
 /// A call that Redis did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -78,8 +93,23 @@ pub(super) enum StoreError {
 #[derive(Clone)]
 enum State {
     Connecting,
-    Connected(Connection),
-    Away,
+    Connected(Established),
+    /// The warning ends with this state.
+    Away(#[expect(dead_code, reason = "it is shown until it is dropped")] Arc<Warning>),
+}
+
+/// A connection that has proved that it can write. Clones are the same.
+#[derive(Clone)]
+struct Established {
+    connection: Connection,
+    /// The number of calls in a row without an answer.
+    timeouts: Arc<AtomicU32>,
+}
+
+impl Established {
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.timeouts, &other.timeouts)
+    }
 }
 
 /// The counters in one Redis.
@@ -91,10 +121,12 @@ pub(super) struct Store {
     /// The name of this server among those with the same keys.
     id: String,
     state: watch::Sender<State>,
-    timeouts: AtomicU32,
     /// The number of servers that live; 0 before the first answer of Redis.
     servers: AtomicU64,
+    context: Context,
     lost: Events,
+    connected: Gauge,
+    seconds: Histogram,
 }
 
 impl Store {
@@ -104,8 +136,12 @@ impl Store {
         key_prefix: String,
         id: String,
         clock: &str,
-        metrics: &Metrics,
+        context: Context,
     ) -> Self {
+        let metrics = context.metrics();
+        let connected = metrics.gauge("connected", "Whether there is a connection to Redis", []);
+        let buckets = exponential_buckets(0.000_1, 2.0, 14);
+        let seconds = metrics.histogram("trip_seconds", "Time until Redis answers a call", [], buckets);
         Self {
             connector,
             call: Script::new(&format!("{clock}{CALL}")),
@@ -113,9 +149,11 @@ impl Store {
             key_prefix,
             id,
             state: watch::Sender::new(State::Connecting),
-            timeouts: AtomicU32::new(0),
             servers: AtomicU64::new(0),
             lost: metrics.events("connections_lost"),
+            connected: connected.with([]),
+            seconds: seconds.with([]),
+            context,
         }
     }
 
@@ -142,41 +180,41 @@ impl Store {
         let mut delays = BACKOFF.delays();
         loop {
             match self.connect().await {
-                Ok(connection) => {
+                Ok(established) => {
                     delays.reset();
                     tracing::info!("connected to Redis");
-                    self.state.send_replace(State::Connected(connection.clone()));
-                    self.hold(connection).await;
+                    self.connected.set(1);
+                    self.state.send_replace(State::Connected(established.clone()));
+                    self.hold(established).await;
                 }
-                Err(error) => self.lose(&error),
+                Err(error) => self.lose(None, &error),
             }
             tokio::time::sleep(delays.next_delay()).await;
         }
     }
 
     /// Connects, and proves that the server accepts writes.
-    async fn connect(&self) -> Result<Connection, ConnectionError> {
+    async fn connect(&self) -> Result<Established, ConnectionError> {
         let connect = async {
             let mut connection = self.connector.connect().await?;
             self.beat(&mut connection).await?;
-            self.timeouts.store(0, Relaxed);
-            Ok(connection)
+            Ok(Established { connection, timeouts: Arc::default() })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or(Err(ConnectionError::Timeout(CONNECT_TIMEOUT)))
     }
 
     /// Waits until the connection is lost, which calls notice, or beats.
-    async fn hold(&self, mut connection: Connection) {
+    async fn hold(&self, mut established: Established) {
         let mut state = self.state.subscribe();
         loop {
             tokio::select! {
                 _ = state.wait_for(|state| !matches!(state, State::Connected(_))) => return,
                 () = tokio::time::sleep(BEAT_INTERVAL) => {}
             }
-            let beat = timeout(CONNECT_TIMEOUT, self.beat(&mut connection));
+            let beat = timeout(CONNECT_TIMEOUT, self.beat(&mut established.connection));
             match beat.await.unwrap_or(Err(ConnectionError::Timeout(CONNECT_TIMEOUT))) {
                 Ok(()) => {}
-                Err(error) => self.lose(&error),
+                Err(error) => self.lose(Some(&established), &error),
             }
         }
     }
@@ -188,14 +226,23 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the connection, so that another one is made. The change is logged once.
-    fn lose(&self, error: &ConnectionError) {
+    /// Ends a connection, so that another one is made, or notes that none could be made. An error of a connection that has ended
+    /// before does not end the one after it. The change is logged once.
+    fn lose(&self, lost: Option<&Established>, error: &ConnectionError) {
         let is_changed = self.state.send_if_modified(|state| {
-            let is_changed = !matches!(state, State::Away);
-            *state = State::Away;
+            let is_changed = match (&*state, lost) {
+                (State::Connected(current), Some(lost)) => current.is(lost),
+                (State::Connecting, None) => true,
+                _ => false,
+            };
+            if is_changed {
+                let text = format_args!("Redis is away, so that quotas are decided without it: {error}");
+                *state = State::Away(Arc::new(self.context.warn(text)));
+            }
             is_changed
         });
         if is_changed {
+            self.connected.set(0);
             self.lost.add(1);
             tracing::warn!(%error, "Redis is away; quotas are decided without it until there is a connection");
         }
@@ -206,30 +253,34 @@ impl Store {
     /// # Errors
     /// There is no connection, or Redis refuses the call or does not answer. Redis may have counted a call without an answer.
     pub(super) async fn call(&self, call: &CounterCall, limit: Duration) -> Result<Counted, StoreError> {
-        let State::Connected(mut connection) = self.state.borrow().clone() else {
+        let State::Connected(mut established) = self.state.borrow().clone() else {
             return Err(StoreError::Away);
         };
         let invocation = self.invocation(call);
-        match timeout(limit, connection.invoke::<(i64, u64, i64, u64, bool)>(&invocation)).await {
-            Ok(Ok((granted, valid, used, reset_after, is_repeated))) => {
-                self.timeouts.store(0, Relaxed);
+        let begin = Instant::now();
+        match timeout(limit, established.connection.invoke::<CallReply>(&invocation)).await {
+            Ok(Ok((granted, valid, used, reset_after, is_repeated, lease, life, leased))) => {
+                self.seconds.observe(begin.elapsed().as_secs_f64());
+                established.timeouts.store(0, Relaxed);
                 Ok(Counted {
                     granted,
                     valid: Duration::from_millis(valid),
                     used,
                     reset_after: Duration::from_millis(reset_after),
                     is_repeated,
+                    lease: (lease, Duration::from_millis(life)),
+                    leased,
                 })
             }
             Ok(Err(error)) => {
                 if ends_connection(&error) {
-                    self.lose(&ConnectionError::Redis(error.clone()));
+                    self.lose(Some(&established), &ConnectionError::Redis(error.clone()));
                 }
                 Err(error.into())
             }
             Err(_) => {
-                if self.timeouts.fetch_add(1, Relaxed) + 1 >= MOST_TIMEOUTS {
-                    self.lose(&ConnectionError::Timeout(limit));
+                if established.timeouts.fetch_add(1, Relaxed) + 1 >= MOST_TIMEOUTS {
+                    self.lose(Some(&established), &ConnectionError::Timeout(limit));
                 }
                 Err(StoreError::Timeout(limit))
             }
@@ -240,11 +291,14 @@ impl Store {
         // Braces: all keys of a call are in one slot of a cluster.
         let counter = format!("{}:{{{:032x}}}", self.key_prefix, call.counter.0);
         let (answer, stored) = call.repeatable.map_or((0, Duration::ZERO), |(id, stored)| (id.0, stored));
-        let (slots, answer) = (format!("{counter}:slots"), format!("{counter}:{answer:032x}"));
+        let (slots, leases) = (format!("{counter}:slots"), format!("{counter}:leases"));
+        let answer = format!("{counter}:{answer:032x}");
+        let lease = |id: u64| format!("{}-{id}", self.id);
         let mut invocation = self.call.prepare_invoke();
         invocation
             .key(counter)
             .key(slots)
+            .key(leases)
             .key(answer)
             .arg(call.window.tick())
             .arg(call.window.ticks())
@@ -253,7 +307,12 @@ impl Store {
             .arg(u8::from(call.best_effort))
             .arg(u8::from(call.past_limit))
             .arg(millis(call.valid))
-            .arg(millis(stored));
+            .arg(millis(stored))
+            .arg(call.trip.returned.map(|returned| lease(returned.id)).unwrap_or_default())
+            .arg(call.trip.returned.map_or(0, |returned| returned.used))
+            .arg(lease(call.trip.id))
+            .arg(call.trip.wanted)
+            .arg(self.servers().unwrap_or(1));
         invocation
     }
 }
@@ -274,5 +333,34 @@ fn ends_connection(error: &RedisError) -> bool {
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").field("connector", &self.connector).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mixer_adapter_core::adapter::Faults;
+    use test_debian::Redis;
+
+    use super::*;
+    use crate::{Params, RedisQuotaSettings};
+
+    #[tokio::test]
+    async fn an_error_of_a_former_connection_does_not_end_the_next_one() {
+        let Some(redis) = Redis::start() else { return };
+        let context = Context::detached(());
+        let redis_server_url = format!("127.0.0.1:{}", redis.port());
+        let params = Params { redis_server_url, ..Default::default() };
+        let settings: RedisQuotaSettings = Faults::parse(params).unwrap();
+        let connector = Connector::open(settings.servers, &context).await.unwrap();
+        let store = Store::new(connector, "test".to_owned(), "server".to_owned(), CLOCK, context);
+        let (former, next) = (store.connect().await.unwrap(), store.connect().await.unwrap());
+        store.state.send_replace(State::Connected(next.clone()));
+        store.lose(Some(&former), &ConnectionError::Timeout(ALIVE));
+        assert!(store.is_connected());
+        store.lose(Some(&next), &ConnectionError::Timeout(ALIVE));
+        assert!(!store.is_connected());
+        assert_eq!(store.lost.count(), 1);
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use mixer_adapter_core::{Grant, QuotaRequest, metrics::Events};
 
@@ -61,6 +61,9 @@ impl Dedup {
     /// Returns the stored answer of a call with its remaining validity, or else runs `call` and stores the answer. Concurrent
     /// equal calls wait. Calls are equal if they have the same quota, id, amount and best effort; calls without an id are
     /// never equal. Errors are not stored.
+    ///
+    /// # Errors
+    /// The error of `call`.
     pub fn once<E>(
         &self,
         quota: &str,
@@ -71,14 +74,40 @@ impl Dedup {
         if request.dedup_id.is_empty() {
             return call();
         }
-        let id = self.fingerprinter.call(quota, request);
-        let shard = &self.shards[id as usize % SHARDS];
-        let mut shard = shard.lock();
-        shard.turn_to(now.as_nanos() / self.period.as_nanos().max(1));
-        if let Some(answer) = shard.find(id) {
-            return Ok(Grant::amount(answer.amount).valid_for(answer.expires.saturating_sub(now)));
+        let (id, mut shard) = self.shard(quota, request, now);
+        if let Some(grant) = shard.find(id, now) {
+            return Ok(grant);
         }
         let grant = call()?;
+        self.insert(&mut shard, id, grant, now);
+        Ok(grant)
+    }
+
+    /// Returns the stored answer of a call with its remaining validity.
+    pub fn find(&self, quota: &str, request: &QuotaRequest, now: Duration) -> Option<Grant> {
+        if request.dedup_id.is_empty() {
+            return None;
+        }
+        let (id, shard) = self.shard(quota, request, now);
+        shard.find(id, now)
+    }
+
+    /// Stores the answer of a call that may be repeated.
+    pub fn store(&self, quota: &str, request: &QuotaRequest, grant: Grant, now: Duration) {
+        if !request.dedup_id.is_empty() {
+            let (id, mut shard) = self.shard(quota, request, now);
+            self.insert(&mut shard, id, grant, now);
+        }
+    }
+
+    fn shard(&self, quota: &str, request: &QuotaRequest, now: Duration) -> (u128, MutexGuard<'_, Shard>) {
+        let id = self.fingerprinter.call(quota, request);
+        let mut shard = self.shards[id as usize % SHARDS].lock();
+        shard.turn_to(now.as_nanos() / self.period.as_nanos().max(1));
+        (id, shard)
+    }
+
+    fn insert(&self, shard: &mut Shard, id: u128, grant: Grant, now: Duration) {
         if shard.recent.len() >= self.answers {
             let old = shard.old.len() as u64;
             shard.turn();
@@ -93,7 +122,6 @@ impl Dedup {
         }
         let expires = now.saturating_add(grant.valid_duration());
         shard.recent.insert(id, Answer { amount: grant.granted(), expires });
-        Ok(grant)
     }
 
     /// Returns an estimate of the memory of the answers in bytes.
@@ -132,8 +160,9 @@ impl Shard {
         self.old = mem::take(&mut self.recent);
     }
 
-    fn find(&self, id: u128) -> Option<Answer> {
-        self.recent.get(&id).or_else(|| self.old.get(&id)).copied()
+    fn find(&self, id: u128, now: Duration) -> Option<Grant> {
+        let answer = self.recent.get(&id).or_else(|| self.old.get(&id))?;
+        Some(Grant::amount(answer.amount).valid_for(answer.expires.saturating_sub(now)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     os::unix::process::CommandExt as _,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -38,6 +38,45 @@ impl Redis {
         Some(redis)
     }
 
+    /// Starts three nodes of a cluster, each with a third of the slots.
+    pub fn start_cluster() -> Option<[Self; 3]> {
+        let node = || {
+            let bus = free_port().to_string();
+            let node = Self::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus])?;
+            Some((node, bus))
+        };
+        let nodes = [node()?, node()?, node()?];
+        for ((node, bus), slots) in nodes.iter().zip([["0", "5460"], ["5461", "10922"], ["10923", "16383"]]) {
+            node.command(&["CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1]]);
+            nodes[0].0.command(&["CLUSTER", "MEET", "127.0.0.1", &node.port.to_string(), bus]);
+        }
+        let nodes = nodes.map(|(node, _)| node);
+        let is_formed = |node: &Self| {
+            let info = node.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        wait_until("the cluster forms", || nodes.iter().all(is_formed));
+        Some(nodes)
+    }
+
+    /// Starts a Sentinel that watches a master alone.
+    pub fn start_sentinel(master: &str, port: u16) -> Option<Self> {
+        let program = super::program("redis-check-rdb", "redis-tools")?;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sentinel.conf");
+        let configuration = format!(
+            "sentinel monitor {master} 127.0.0.1 {port} 1\nsentinel down-after-milliseconds {master} 500\n\
+             sentinel failover-timeout {master} 2000\n"
+        );
+        std::fs::write(&path, configuration).unwrap();
+        let arguments = vec![path.to_str().unwrap().to_owned(), "--sentinel".to_owned()];
+        let port = free_port();
+        let child = spawn(&program, port, &folder, &arguments);
+        let sentinel = Self { program, arguments, port, folder, child };
+        sentinel.wait();
+        Some(sentinel)
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -54,12 +93,18 @@ impl Redis {
         for word in words {
             command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
-        // The server closes the connection after it.
-        command.push_str("*1\r\n$4\r\nQUIT\r\n");
+        // The server closes the connection after QUIT. A Sentinel does not know it, and reads the end of the stream.
+        let quits = !self.arguments.iter().any(|argument| argument == "--sentinel");
+        if quits {
+            command.push_str("*1\r\n$4\r\nQUIT\r\n");
+        }
         stream.write_all(command.as_bytes())?;
+        if !quits {
+            stream.shutdown(Shutdown::Write)?;
+        }
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        Ok(answer.strip_suffix("+OK\r\n").unwrap_or(&answer).to_owned())
+        Ok(answer.strip_suffix("+OK\r\n").filter(|_| quits).unwrap_or(&answer).to_owned())
     }
 
     /// Stops the process until it is resumed, so that connections stay and nothing answers.
@@ -90,16 +135,9 @@ impl Redis {
     }
 
     fn wait(&self) {
-        let start = Instant::now();
-        while !self.try_command(&["PING"]).is_ok_and(|answer| !answer.is_empty()) {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "the Redis on port {} does not start",
-                self.port
-            );
-            #[expect(clippy::disallowed_methods, reason = "another process is polled")]
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(&format!("the Redis on port {} answers", self.port), || {
+            self.try_command(&["PING"]).is_ok_and(|answer| !answer.is_empty())
+        });
     }
 }
 
@@ -112,9 +150,19 @@ impl Drop for Redis {
 
 fn spawn(program: &PathBuf, port: u16, folder: &tempfile::TempDir, arguments: &[String]) -> Child {
     let mut command = Command::new(program);
-    command.arg0("redis-server").args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder.path()).args(arguments);
+    // The configuration file of a Sentinel is the first argument.
+    command.arg0("redis-server").args(arguments).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(folder.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        #[expect(clippy::disallowed_methods, reason = "another process is polled")]
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Returns a port that nothing listens on.

@@ -1,0 +1,120 @@
+//! Leases in a real Redis.
+
+use super::*;
+
+async fn granted(handler: &RedisQuota, requests: i64) -> i64 {
+    let mut granted = 0;
+    for _ in 0..requests {
+        granted += ask(handler, "q", 1).await;
+    }
+    granted
+}
+
+/// The amount that a handler can grant from memory.
+fn held(handler: &RedisQuota) -> i64 {
+    handler.leases.as_ref().unwrap().lock().held().values().sum()
+}
+
+fn algorithms() -> [params::Quota; 2] {
+    let rolling = params::QuotaAlgorithm::RollingWindow.into();
+    [limit("q", 1000), params::Quota { rate_limit_algorithm: rolling, ..limit("q", 1000) }]
+}
+
+#[tokio::test]
+async fn three_servers_with_leases_grant_the_limit_and_no_more() {
+    for quota in algorithms() {
+        let Some(redis) = Redis::start() else { return };
+        let params = || patient(vec![quota.clone()], params::OnError::Deny);
+        let (one, _one) = open(redis.port(), params()).await;
+        let (two, _two) = open(redis.port(), params()).await;
+        let (three, _three) = open(redis.port(), params()).await;
+        let (one, two, three) = tokio::join!(granted(&one, 600), granted(&two, 600), granted(&three, 600));
+        assert_eq!(one + two + three, 1000, "{one} {two} {three}");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_takes_at_most_a_hundredth_of_the_limit_with_it() {
+    for quota in algorithms() {
+        let Some(redis) = Redis::start() else { return };
+        let params = || patient(vec![quota.clone()], params::OnError::Deny);
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let killed = runtime();
+        let (before, held) = killed.block_on(async {
+            let (handler, _context) = open(redis.port(), params()).await;
+            let granted = granted(&handler, 100).await;
+            (granted, held(&handler))
+        });
+        // Its tasks end with it.
+        drop(killed);
+        let after = runtime().block_on(async {
+            let (handler, _context) = open(redis.port(), params()).await;
+            granted(&handler, 1000).await
+        });
+        assert!((1..=10).contains(&held), "{held}");
+        assert_eq!(before + after, 1000 - held);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_returns_its_leases_when_it_closes() {
+    for quota in algorithms() {
+        let Some(redis) = Redis::start() else { return };
+        let params = || patient(vec![quota.clone()], params::OnError::Deny);
+        let (closed, context) = open(redis.port(), params()).await;
+        let before = granted(&closed, 100).await;
+        assert!(held(&closed) > 0);
+        closed.close().await;
+        drop(context);
+        let (other, _context) = open(redis.port(), params()).await;
+        assert_eq!(before + granted(&other, 1000).await, 1000);
+    }
+}
+
+#[tokio::test]
+async fn far_from_the_limit_few_requests_make_a_trip() {
+    let Some(redis) = Redis::start() else { return };
+    let params = || patient(vec![limit("q", 1_000_000)], params::OnError::Deny);
+    let (handler, context) = open(redis.port(), params()).await;
+    assert_eq!(granted(&handler, 5000).await, 5000);
+    let trips = 5000 - context.metrics().events("granted_from_leases").count();
+    assert!(trips <= 50, "{trips}");
+    // Without leases every request makes one.
+    let (handler, context) = open(redis.port(), Params { lease: Some(false), ..params() }).await;
+    assert_eq!(granted(&handler, 100).await, 100);
+    assert_eq!(context.metrics().events("granted_from_leases").count(), 0);
+}
+
+#[tokio::test]
+async fn a_lease_is_used_up_without_redis_and_repeated_calls_count_once() {
+    let Some(mut redis) = Redis::start() else { return };
+    let (handler, _context) =
+        open(redis.port(), patient(vec![limit("q", 1000)], params::OnError::Deny)).await;
+    assert_eq!(granted(&handler, 100).await, 100);
+    let held = held(&handler);
+    assert!(held > 1);
+    redis.kill();
+    let instance = quota::InstanceMsg { name: "q".to_owned(), ..Default::default() };
+    for _ in 0..3 {
+        let call = Call::for_quota(instance.clone(), QuotaRequest::new(1).with_dedup_id("again"));
+        assert_eq!(handler.handle(call).await.unwrap().granted(), 1);
+    }
+    assert_eq!(granted(&handler, held + 5).await, held - 1);
+}
+
+/// A release never frees a part of a lease, which its return would free again.
+#[tokio::test]
+async fn releases_and_returns_free_what_was_granted_once() {
+    let Some(redis) = Redis::start() else { return };
+    let params = || patient(vec![limit("q", 1000)], params::OnError::Deny);
+    let (one, _one) = open(redis.port(), params()).await;
+    let (two, _two) = open(redis.port(), params()).await;
+    let used = granted(&one, 100).await;
+    let held = held(&one);
+    let released = ask(&two, "q", -1000).await;
+    assert!(released <= used, "{released} of {used}");
+    one.close().await;
+    assert!(held > 0);
+    let rest = granted(&two, 1100).await;
+    assert_eq!(rest, 1000 - (used - released));
+}

@@ -1,0 +1,108 @@
+//! Clusters and Sentinels.
+
+use super::*;
+
+#[tokio::test]
+async fn counters_are_spread_over_the_nodes_of_a_cluster() {
+    let Some(nodes) = Redis::start_cluster() else { return };
+    let url = format!("redis://127.0.0.1:{},127.0.0.1:{}", nodes[0].port(), nodes[1].port());
+    let rolling = params::QuotaAlgorithm::RollingWindow.into();
+    let quotas = vec![params::Quota { rate_limit_algorithm: rolling, ..limit("q", 3) }];
+    let params = Params { url, cluster: true, ..patient(quotas, params::OnError::Deny) };
+    let context = Context::detached(());
+    let handler: RedisQuota = context.clone().open_handler(params).await.unwrap();
+    eventually(&handler, true).await;
+    for user in 0..30 {
+        let dimensions = [("user".to_owned(), user.into())].into();
+        let instance = quota::InstanceMsg { name: "q".to_owned(), dimensions };
+        for (amount, granted) in [(2, 2), (2, 0), (1, 1), (-3, 3), (3, 3)] {
+            let request = QuotaRequest::new(amount).with_dedup_id(format!("{user} {amount}"));
+            let request = if amount == 2 && granted == 0 { request.with_dedup_id("other") } else { request };
+            let grant = handler.handle(Call::for_quota(instance.clone(), request)).await.unwrap();
+            assert_eq!(grant.granted(), granted, "{user}: {amount}");
+        }
+    }
+    let keys = |node: &Redis| {
+        node.command(&["KEYS", "redisquota:{*"]).lines().filter(|line| line.contains('{')).count()
+    };
+    assert!(nodes.iter().all(|node| keys(node) > 0), "{:?}", nodes.iter().map(keys).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn after_a_failover_the_new_master_counts() {
+    let Some(mut master) = Redis::start() else { return };
+    let port = master.port().to_string();
+    let Some(replica) = Redis::start_with(&["--replicaof", "127.0.0.1", &port]) else { return };
+    let Some(sentinel) = Redis::start_sentinel("quotas", master.port()) else { return };
+    let url = format!("redis://127.0.0.1:{}", sentinel.port());
+    let params = patient(vec![limit("q", 1000)], params::OnError::Deny);
+    let params = Params { url, sentinel_master: "quotas".to_owned(), lease: Some(false), ..params };
+    let handler: RedisQuota = Context::detached(()).open_handler(params).await.unwrap();
+    recovers(&handler).await;
+    // The replica has what was counted, and the Sentinel knows it.
+    let replicated = async {
+        while replica.command(&["DBSIZE"]) != master.command(&["DBSIZE"])
+            || !sentinel.command(&["SENTINEL", "REPLICAS", "quotas"]).contains(&replica.port().to_string())
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), replicated).await.unwrap();
+    master.kill();
+    eventually(&handler, false).await;
+    recovers(&handler).await;
+    assert_eq!(ask(&handler, "q", 999).await, 0, "the first grant is counted on the new master");
+}
+
+#[tokio::test]
+async fn a_redis_that_loads_its_data_is_away_until_it_has_them() {
+    let Some(redis) = Redis::start_with(&["--enable-debug-command", "local"]) else { return };
+    let redis = Arc::new(redis);
+    let (handler, _context) = open(redis.port(), patient(vec![limit("q", 9)], params::OnError::Deny)).await;
+    assert_eq!(ask(&handler, "q", 1).await, 1);
+    // Loading takes five seconds, and requests are answered between keys.
+    redis.command(&["DEBUG", "POPULATE", "5000"]);
+    redis.command(&["CONFIG", "SET", "key-load-delay", "1000"]);
+    redis.command(&["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"]);
+    let loading = redis.clone();
+    let loading = tokio::task::spawn_blocking(move || loading.command(&["DEBUG", "RELOAD"]));
+    let noticed = async {
+        while handler.store.is_connected() {
+            ask(&handler, "q", 10).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), noticed).await.unwrap();
+    assert_eq!(loading.await.unwrap(), "+OK\r\n");
+    recovers(&handler).await;
+    assert_eq!((ask(&handler, "q", 8).await, ask(&handler, "q", 7).await), (0, 7));
+}
+
+#[tokio::test]
+async fn a_counter_that_moves_to_another_node_is_found_there() {
+    let Some(nodes) = Redis::start_cluster() else { return };
+    let url = format!("redis://127.0.0.1:{}", nodes[0].port());
+    let params = Params { url, cluster: true, ..patient(vec![limit("q", 9)], params::OnError::Deny) };
+    let handler: RedisQuota = Context::detached(()).open_handler(params).await.unwrap();
+    recovers(&handler).await;
+    let keys = |node: &Redis| -> Vec<String> {
+        let keys = node.command(&["KEYS", "redisquota:{*"]);
+        keys.lines().filter(|line| line.contains('{')).map(str::to_owned).collect()
+    };
+    let from = nodes.iter().find(|node| !keys(node).is_empty()).unwrap();
+    let to = nodes.iter().find(|node| node.port() != from.port()).unwrap();
+    let id = |node: &Redis| node.command(&["CLUSTER", "MYID"]).lines().nth(1).unwrap().to_owned();
+    let moved = keys(from);
+    let slot = from.command(&["CLUSTER", "KEYSLOT", &moved[0]]).trim_start_matches(':').trim().to_owned();
+    to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]);
+    from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
+    let port = to.port().to_string();
+    let migrate = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+    from.command(&[&migrate[..], &moved.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    for node in [to, from] {
+        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]);
+    }
+    recovers(&handler).await;
+    assert!(keys(from).is_empty() && !keys(to).is_empty());
+    assert_eq!((ask(&handler, "q", 8).await, ask(&handler, "q", 7).await), (0, 7));
+}
