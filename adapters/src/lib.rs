@@ -3,8 +3,8 @@
 //! # Features
 //!
 //! * `https` (default): lists from https:// providers.
+//! * `redisquota` (default): quotas that several servers share in Redis; it brings a client of Redis.
 //! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
-//! * `redisquota`: quotas that several servers share in Redis.
 //! * `otlp`: traces for OpenTelemetry collectors (`serve --otlp-endpoint`); it brings their exporter, which is in released binaries.
 
 pub use mixer_adapter_denier as denier;
