@@ -9,7 +9,7 @@ use std::{
 
 use crate::support::{Server, binary, debian, run};
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{Deployment, StatefulSet},
     autoscaling::v2::HorizontalPodAutoscaler,
     core::v1::{Namespace, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
@@ -26,9 +26,14 @@ fn deploy() -> PathBuf {
     root().join("deploy")
 }
 
-/// A manifest, which has only fields of Kubernetes' API: what its types do not know would not be written again.
+/// A manifest of `kubernetes`.
 fn manifest(name: &str) -> Json {
-    let text = fs::read_to_string(deploy().join("kubernetes").join(name)).unwrap();
+    manifest_in("kubernetes", name)
+}
+
+/// A manifest, which has only fields of Kubernetes' API: what its types do not know would not be written again.
+fn manifest_in(folder: &str, name: &str) -> Json {
+    let text = fs::read_to_string(deploy().join(folder).join(name)).unwrap();
     let manifest: Json = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
     let written = match manifest["kind"].as_str().unwrap() {
         "Deployment" => written::<Deployment>(&manifest),
@@ -37,6 +42,7 @@ fn manifest(name: &str) -> Json {
         "NetworkPolicy" => written::<NetworkPolicy>(&manifest),
         "PodDisruptionBudget" => written::<PodDisruptionBudget>(&manifest),
         "Service" => written::<Service>(&manifest),
+        "StatefulSet" => written::<StatefulSet>(&manifest),
         "ServiceAccount" => written::<ServiceAccount>(&manifest),
         // Kustomize's own, which only its program reads.
         "Kustomization" => return manifest,
@@ -131,6 +137,58 @@ fn the_manifests_refer_to_each_other() {
         assert_eq!(ports[text(&container[probe]["httpGet"]["port"])], 15014);
     }
     assert_eq!(container["volumeMounts"][0]["name"], pod["volumes"][0]["name"]);
+}
+
+#[test]
+fn several_servers_count_in_the_redis_beside_them() {
+    let folder = "kubernetes-redis";
+    let kustomization = manifest_in(folder, "kustomization.yaml");
+    let mut listed: BTreeSet<String> =
+        items(&kustomization["resources"]).iter().map(|name| text(name).to_owned()).collect();
+    assert!(listed.remove("../kubernetes"));
+    listed.insert("kustomization.yaml".to_owned());
+    assert_eq!(listed, files(folder));
+    let [redis, service, policy] = ["statefulset", "service", "networkpolicy"]
+        .map(|kind| manifest_in(folder, &format!("redis-{kind}.yaml")));
+    let labels = &redis["spec"]["template"]["metadata"]["labels"];
+    for selector in [
+        &redis["spec"]["selector"]["matchLabels"],
+        &service["spec"]["selector"],
+        &policy["spec"]["podSelector"]["matchLabels"],
+    ] {
+        assert_eq!(selector, labels);
+    }
+    assert_eq!(redis["spec"]["serviceName"], service["metadata"]["name"]);
+    // The servers may connect to Redis, and only they.
+    let servers = &manifest("deployment.yaml")["spec"]["selector"];
+    assert_eq!(
+        items(&policy["spec"]["ingress"]),
+        [json!({"from": [{"podSelector": servers}], "ports": [{"port": "redis"}]})]
+    );
+    let patches = items(&kustomization["patches"]).iter().map(|patch| {
+        let operations: Json = serde_saphyr::from_str(text(&patch["patch"])).unwrap();
+        assert_eq!(
+            manifest(&format!("{}.yaml", text(&patch["target"]["kind"]).to_lowercase()))["metadata"]["name"],
+            patch["target"]["name"]
+        );
+        operations
+    });
+    let egress = json!({"to": [{"podSelector": {"matchLabels": labels}}], "ports": [{"port": service["spec"]["ports"][0]["port"]}]});
+    let expected = [
+        json!([{"op": "replace", "path": "/spec/minReplicas", "value": 3}]),
+        json!([{"op": "add", "path": "/spec/egress/-", "value": egress}]),
+    ];
+    assert_eq!(patches.collect::<Vec<_>>(), expected);
+    let config = deploy().join(folder).join("config");
+    let limits = fs::read_to_string(config.join("limits.yaml")).unwrap();
+    let url = format!(
+        "url: redis://{}:{}\n",
+        text(&service["metadata"]["name"]),
+        service["spec"]["ports"][0]["port"]
+    );
+    assert!(limits.contains(&url), "{limits}");
+    let ran = run(&["validate", config.to_str().unwrap()]);
+    assert!(ran.code == 0 && ran.stdout.ends_with(": 0 errors, 0 warnings\n"), "{ran:?}");
 }
 
 #[test]

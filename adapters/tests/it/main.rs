@@ -46,6 +46,7 @@ mod referenced;
 mod secured_commands;
 mod security;
 mod serve;
+mod several_servers;
 mod shutdown;
 mod slips;
 mod source;

@@ -1,0 +1,99 @@
+//! Several servers with one Redis: examples/configurations/rate-limit-by-key.
+
+use std::{fs, path::Path};
+
+use crate::support::{Server, eventually};
+use mixer_adapter::tonic::transport::{Channel, Endpoint};
+use mixer_adapter_envoy::proto::envoy::{
+    extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
+    service::ratelimit::v3::{
+        RateLimitRequest, rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient,
+    },
+};
+use test_debian::Redis;
+
+/// A server with the example, whose window is longer than the test.
+struct Limited {
+    server: Server,
+    client: RateLimitServiceClient<Channel>,
+    _config: tempfile::TempDir,
+}
+
+impl Limited {
+    async fn start(redis: &Redis) -> Self {
+        let example =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/configurations/rate-limit-by-key");
+        let mut text = fs::read_to_string(example.join("config.yaml")).unwrap();
+        for (from, to) in [
+            ("127.0.0.1:6379\n", format!("127.0.0.1:{}\n    timeout: 1s\n", redis.port())),
+            ("onError: LOCAL", "onError: DENY".to_owned()),
+            ("validDuration: 60s", "validDuration: 3600s".to_owned()),
+        ] {
+            assert!(text.contains(from), "{text}");
+            text = text.replace(from, &to);
+        }
+        let config = tempfile::tempdir().unwrap();
+        fs::write(config.path().join("config.yaml"), text).unwrap();
+        let server = Server::start(&["--config", config.path().to_str().unwrap()]);
+        server.until("/readyz", "\r\n\r\nready");
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
+        let client = RateLimitServiceClient::new(endpoint.connect().await.unwrap());
+        Self { server, client, _config: config }
+    }
+
+    /// Returns whether a request is within the limit of a key.
+    async fn ask(&mut self, key: &str) -> bool {
+        let entry = Entry { key: "key".to_owned(), value: key.to_owned() };
+        let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
+        let domain = "per-key".to_owned();
+        let request = RateLimitRequest { domain, descriptors: vec![descriptor], hits_addend: 0 };
+        self.client.should_rate_limit(request).await.unwrap().into_inner().overall_code() == Code::Ok
+    }
+
+    /// The sum of the series of a metric.
+    fn metric(&self, start: &str) -> f64 {
+        let page = self.server.get("/metrics");
+        let values =
+            page.lines().filter(|line| line.starts_with(start)).filter_map(|line| line.rsplit_once(' '));
+        values.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
+    }
+}
+
+#[tokio::test]
+async fn three_servers_grant_a_limit_of_1000_to_1000_of_1800_requests() {
+    let Some(redis) = Redis::start() else { return };
+    let mut servers =
+        [Limited::start(&redis).await, Limited::start(&redis).await, Limited::start(&redis).await];
+    let mut granted = 0;
+    for _ in 0..600 {
+        for server in &mut servers {
+            granted += usize::from(server.ask("a").await);
+        }
+    }
+    assert_eq!(granted, 1000);
+    // Another key has a limit of its own.
+    assert!(servers[0].ask("b").await);
+    let without_trip = servers.iter().map(|server| {
+        server.metric("mixer_adapter_events_total{adapter=\"redisquota\",event=\"granted_from_leases\"}")
+    });
+    let without_trip: f64 = without_trip.sum();
+    assert!(without_trip > 500.0, "{without_trip}");
+}
+
+#[tokio::test]
+async fn a_server_is_ready_without_redis_and_warns_until_it_is_back() {
+    let Some(mut redis) = Redis::start() else { return };
+    redis.kill();
+    let mut limited = Limited::start(&redis).await;
+    let warning = "warning: handler limits.handler.istio-system: Redis is away";
+    limited.server.until("/readyz", warning);
+    assert!(limited.server.get("/status").contains("Redis is away"));
+    assert_eq!(limited.metric("adapter_redisquota_connected{"), 0.0);
+    assert!(!limited.ask("a").await);
+    let denied = "adapter_redisquota_decisions_without_redis_total{";
+    assert_eq!(limited.metric(denied), 1.0);
+    redis.restart();
+    eventually("the warning ends", || (!limited.server.get("/readyz").contains("warning")).then_some(()));
+    assert_eq!(limited.metric("adapter_redisquota_connected{"), 1.0);
+    assert!(limited.ask("a").await);
+}
