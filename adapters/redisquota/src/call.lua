@@ -7,9 +7,10 @@ local tick, ticks = tonumber(ARGV[1]), tonumber(ARGV[2])
 local max, amount = tonumber(ARGV[3]), tonumber(ARGV[4])
 local best_effort, past_limit = ARGV[5] == '1', ARGV[6] == '1'
 local valid, stored = tonumber(ARGV[7]), tonumber(ARGV[8])
--- The lease that ends and how much of it was used (0: none), the one that is wanted and its amount (0: none), and the number of servers.
-local returned, returned_used = ARGV[9], tonumber(ARGV[10])
-local next_lease, wanted, servers = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13])
+-- The lease that is wanted and its amount (0: none), the number of servers, and each lease that ends with the amount that was used of it.
+local next_lease, wanted, servers = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
+local returned = {}
+for index = 12, #ARGV, 2 do returned[ARGV[index]] = tonumber(ARGV[index + 1]) end
 -- The largest amount in use, which a number holds exactly.
 local MOST = 2 ^ 52
 -- How long a key outlives its use, in milliseconds.
@@ -75,9 +76,10 @@ local leased = 0
 local entries = redis.call('HGETALL', leases)
 for index = 1, #entries, 2 do
   local amount, ends = slot_of(entries[index + 1])
-  if entries[index] == returned then
-    add(math.min(returned_used, amount), this_tick)
-    redis.call('HDEL', leases, returned)
+  local was_used = returned[entries[index]]
+  if was_used then
+    add(math.min(was_used, amount), this_tick)
+    redis.call('HDEL', leases, entries[index])
   elseif now > ends + grace then
     local at = math.floor(ends / tick)
     if not rolling or at + ticks > this_tick then add(amount, at) end

@@ -15,6 +15,10 @@ use super::window::Window;
 pub(super) const SMALLEST_LIMIT: i64 = 200;
 /// The maximum number of counters with leases. Others make a trip for each request.
 const MOST_COUNTERS: usize = 64 * 1024;
+/// The maximum number of leases of a counter that are being returned. Others count as used.
+const MOST_RETURNS: usize = 8;
+/// The number of sweeps after which a lease that could not be returned counts as used in the store.
+const MOST_SWEEPS: u32 = 70;
 
 /// A window and its limit, for which leases are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +36,10 @@ pub(super) struct Return {
 }
 
 /// What a trip to the store does besides its own amount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trip {
-    /// The lease that ends.
-    pub(super) returned: Option<Return>,
+    /// The leases that end.
+    pub(super) returned: Vec<Return>,
     /// The amount of the next lease, of which the store can give a part, and its id.
     pub(super) wanted: i64,
     pub(super) id: u64,
@@ -65,7 +69,7 @@ pub(super) struct LeasedGrant {
 }
 
 /// How a request is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Grant(LeasedGrant),
     Trip(Trip),
@@ -88,6 +92,10 @@ struct Counter {
     /// The id of the lease that a trip is taking.
     taking: Option<u64>,
     is_idle: bool,
+    /// Leases that have ended, until the store has answered that it knows. It can be told twice.
+    returns: Vec<Return>,
+    /// The number of sweeps since `returns` was empty.
+    sweeps: u32,
 }
 
 #[derive(Debug)]
@@ -96,6 +104,14 @@ struct Lease {
     given: Given,
     begin: Duration,
     used: i64,
+}
+
+impl Counter {
+    fn end(&mut self, ended: Return) {
+        if self.returns.len() < MOST_RETURNS {
+            self.returns.push(ended);
+        }
+    }
 }
 
 impl Lease {
@@ -130,9 +146,16 @@ impl Leases {
         if !self.counters.contains_key(&leased.counter) && self.counters.len() >= MOST_COUNTERS {
             return without_lease;
         }
-        let new =
-            || Counter { leased, quota: quota.into(), lease: None, size: 0, taking: None, is_idle: false };
-        let counter = self.counters.entry(leased.counter).or_insert_with(new);
+        let counter = self.counters.entry(leased.counter).or_insert_with(|| Counter {
+            leased,
+            quota: quota.into(),
+            lease: None,
+            size: 0,
+            taking: None,
+            is_idle: false,
+            returns: Vec::new(),
+            sweeps: 0,
+        });
         counter.is_idle = false;
         // A caller can set another limit for the same counter.
         if counter.leased != leased || counter.taking.is_some() {
@@ -153,7 +176,10 @@ impl Leases {
         counter.size = counter.size.max(amount);
         self.last_id += 1;
         counter.taking = Some(self.last_id);
-        Step::Trip(Trip { returned: last.as_ref().map(Lease::end), wanted: counter.size, id: self.last_id })
+        if let Some(last) = last {
+            counter.end(last.end());
+        }
+        Step::Trip(Trip { returned: counter.returns.clone(), wanted: counter.size, id: self.last_id })
     }
 
     /// Takes an amount back that was granted from a lease; otherwise the store has to.
@@ -168,7 +194,9 @@ impl Leases {
     }
 
     /// Adds the lease that a trip has taken, which began at `begin`.
-    pub(super) fn taken(&mut self, counter: SharedFingerprint, id: u64, given: Given, begin: Duration) {
+    pub(super) fn taken(&mut self, counter: SharedFingerprint, trip: &Trip, given: Given, begin: Duration) {
+        self.returned(counter, &trip.returned);
+        let id = trip.id;
         let counter = self.counters.get_mut(&counter).filter(|counter| counter.taking == Some(id));
         let Some(counter) = counter else { return };
         counter.taking = None;
@@ -177,22 +205,43 @@ impl Leases {
         counter.lease = (given.amount > 0).then_some(Lease { id, given, begin, used: 0 });
     }
 
-    /// Notes that a trip has failed. The store may have given a lease, which counts as used until it leaves the window.
-    pub(super) fn failed(&mut self, counter: SharedFingerprint, id: u64) {
+    /// Notes that the store knows that leases have ended.
+    pub(super) fn returned(&mut self, counter: SharedFingerprint, returned: &[Return]) {
+        if let Some(counter) = self.counters.get_mut(&counter) {
+            counter.returns.retain(|known| !returned.contains(known));
+        }
+    }
+
+    /// Notes that a trip has failed. If it was sent, the store may have given a lease, which is returned.
+    pub(super) fn failed(&mut self, counter: SharedFingerprint, id: u64, was_sent: bool) {
         if let Some(counter) = self.counters.get_mut(&counter).filter(|counter| counter.taking == Some(id)) {
             counter.taking = None;
+            if was_sent {
+                counter.end(Return { id, used: 0 });
+            }
         }
     }
 
     /// Ends the leases that are over, or that nothing has been requested of since the last sweep, and removes counters without any.
-    pub(super) fn sweep(&mut self, now: Duration) -> Vec<(Leased, Return)> {
+    /// Returns what the store does not know yet.
+    pub(super) fn sweep(&mut self, now: Duration) -> Vec<(Leased, Vec<Return>)> {
         let mut returns = Vec::new();
         self.counters.retain(|_, counter| {
             let ends = |lease: &mut Lease| counter.is_idle || lease.is_over(now);
             if let Some(lease) = counter.lease.take_if(ends) {
-                returns.push((counter.leased, lease.end()));
+                counter.end(lease.end());
             }
-            let is_used = counter.lease.is_some() || counter.taking.is_some() || !counter.is_idle;
+            counter.sweeps = if counter.returns.is_empty() { 0 } else { counter.sweeps + 1 };
+            if counter.sweeps > MOST_SWEEPS {
+                counter.returns.clear();
+            }
+            let is_used = counter.lease.is_some()
+                || counter.taking.is_some()
+                || !counter.returns.is_empty()
+                || !counter.is_idle;
+            if !counter.returns.is_empty() && counter.taking.is_none() {
+                returns.push((counter.leased, counter.returns.clone()));
+            }
             counter.is_idle = true;
             is_used
         });
@@ -200,9 +249,14 @@ impl Leases {
     }
 
     /// Ends all leases.
-    pub(super) fn close(&mut self) -> Vec<(Leased, Return)> {
-        let counters = self.counters.drain().map(|(_, counter)| counter);
-        counters.filter_map(|counter| Some((counter.leased, counter.lease?.end()))).collect()
+    pub(super) fn close(&mut self) -> Vec<(Leased, Vec<Return>)> {
+        let counters = self.counters.drain().map(|(_, mut counter)| {
+            if let Some(lease) = counter.lease.take() {
+                counter.end(lease.end());
+            }
+            (counter.leased, counter.returns)
+        });
+        counters.filter(|(_, returns)| !returns.is_empty()).collect()
     }
 
     /// Returns the amounts that can be granted from memory, by quota.

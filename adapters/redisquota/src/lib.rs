@@ -37,7 +37,7 @@ use self::{
     connector::Connector,
     fallback::{Fallback, Undecided},
     lease::{Given, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
-    store::{CLOCK, Counted, CounterCall, Store},
+    store::{CLOCK, Counted, CounterCall, Store, StoreError},
     window::{Algorithm, Window},
 };
 
@@ -165,11 +165,20 @@ impl RedisQuota {
             }
         }
         // Dropped with the call when its deadline passes.
-        let taking = leases.filter(|_| call.trip.wanted > 0);
-        let taking = taking.map(|leases| Taking { leases, counter, id: call.trip.id });
+        let mut taking = leases.filter(|_| call.trip.wanted > 0).map(|leases| Taking {
+            leases,
+            counter,
+            id: call.trip.id,
+            was_sent: true,
+        });
         let counted = self.store.call(&call, wait).await;
-        if let (Some(taking), Ok(counted)) = (&taking, &counted) {
-            taking.leases.lock().taken(counter, call.trip.id, given_lease(counted, &call), now);
+        if let Some(taking) = &mut taking {
+            match &counted {
+                Ok(counted) => {
+                    taking.leases.lock().taken(counter, &call.trip, given_lease(counted, &call), now);
+                }
+                Err(error) => taking.was_sent = !matches!(error, StoreError::Away),
+            }
         }
         drop(taking);
         let counted = match counted {
@@ -225,11 +234,12 @@ struct Taking<'l> {
     leases: &'l Mutex<Leases>,
     counter: SharedFingerprint,
     id: u64,
+    was_sent: bool,
 }
 
 impl Drop for Taking<'_> {
     fn drop(&mut self) {
-        self.leases.lock().failed(self.counter, self.id);
+        self.leases.lock().failed(self.counter, self.id, self.was_sent);
     }
 }
 
@@ -277,12 +287,18 @@ async fn sweep(
             shown.with([quota]).set(held.get(quota).copied().unwrap_or(0));
         }
         before = held;
-        give_back(returns, &store, timeout).await;
+        give_back(returns, &store, timeout, |counter, returned| leases.lock().returned(counter, returned))
+            .await;
     }
 }
 
-/// Returns leases to the store. One that does not arrive counts as used until it leaves the window.
-async fn give_back(returns: Vec<(Leased, Return)>, store: &Store, timeout: Duration) {
+/// Returns leases to the store, and calls `done` with those that have arrived.
+async fn give_back(
+    returns: Vec<(Leased, Vec<Return>)>,
+    store: &Store,
+    timeout: Duration,
+    done: impl Fn(SharedFingerprint, &[Return]),
+) {
     for (leased, returned) in returns {
         let call = CounterCall {
             counter: leased.counter,
@@ -293,10 +309,11 @@ async fn give_back(returns: Vec<(Leased, Return)>, store: &Store, timeout: Durat
             past_limit: false,
             valid: Duration::ZERO,
             repeatable: None,
-            trip: Trip { returned: Some(returned), ..Trip::default() },
+            trip: Trip { returned, ..Trip::default() },
         };
-        if let Err(error) = store.call(&call, timeout).await {
-            tracing::debug!(%error, "a lease was not returned");
+        match store.call(&call, timeout).await {
+            Ok(_) => done(leased.counter, &call.trip.returned),
+            Err(error) => tracing::debug!(%error, "a lease was not returned"),
         }
     }
 }
@@ -334,7 +351,8 @@ impl Adapter for RedisQuota {
         let Some(leases) = &self.leases else { return };
         let returns = leases.lock().close();
         // What is not returned in time counts as used until it leaves the window.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, give_back(returns, &self.store, self.timeout)).await;
+        let give_back = give_back(returns, &self.store, self.timeout, |_, _| {});
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, give_back).await;
     }
 }
 

@@ -308,11 +308,12 @@ impl Store {
             .arg(u8::from(call.past_limit))
             .arg(millis(call.valid))
             .arg(millis(stored))
-            .arg(call.trip.returned.map(|returned| lease(returned.id)).unwrap_or_default())
-            .arg(call.trip.returned.map_or(0, |returned| returned.used))
             .arg(lease(call.trip.id))
             .arg(call.trip.wanted)
             .arg(self.servers().unwrap_or(1));
+        for returned in &call.trip.returned {
+            invocation.arg(lease(returned.id)).arg(returned.used);
+        }
         invocation
     }
 }

@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// Returns the amount granted, and the lease.
-    fn call(&mut self, server: usize, trip: Trip, amount: i64, now: u64) -> (i64, Given) {
+    fn call(&mut self, server: usize, trip: &Trip, amount: i64, now: u64) -> (i64, Given) {
         let tick = now / TICK;
         if self.rolling {
             self.slots.retain(|(at, _)| at + TICKS > tick);
@@ -77,10 +77,10 @@ impl Store {
             self.leases.clear();
             self.window_end = now + TICK * TICKS;
         }
-        if let Some(returned) = trip.returned
-            && let Some((amount, _)) = self.leases.remove(&(server, returned.id))
-        {
-            self.add(returned.used.min(amount), tick);
+        for returned in &trip.returned {
+            if let Some((amount, _)) = self.leases.remove(&(server, returned.id)) {
+                self.add(returned.used.min(amount), tick);
+            }
         }
         let lost: Vec<_> =
             self.leases.iter().filter(|(_, (_, ends))| now > ends + GRACE).map(|(id, _)| *id).collect();
@@ -153,7 +153,7 @@ fn run(events: Vec<Event>, rolling: bool) -> (Vec<(u64, i64)>, Vec<u64>) {
             Event::Run(at) => {
                 let waiting = trips.iter_mut().filter(|trip| trip.answer.is_none()).nth(at);
                 let Some(trip) = waiting else { continue };
-                trip.answer = Some(store.call(trip.server, trip.trip, trip.amount, now));
+                trip.answer = Some(store.call(trip.server, &trip.trip, trip.amount, now));
                 // The caller waits; what the store grants counts now, whether the answer arrives or not.
                 granted.push((now, trip.answer.unwrap().0));
                 ends.push(store.window_end);
@@ -163,19 +163,19 @@ fn run(events: Vec<Event>, rolling: bool) -> (Vec<(u64, i64)>, Vec<u64>) {
                 let Some((index, _)) = ran else { continue };
                 let OnItsWay { server, trip, begin, answer, .. } = trips.remove(index);
                 match answer.filter(|_| arrives) {
-                    Some((_, given)) => servers[server].taken(leased.counter, trip.id, given, begin),
-                    None => servers[server].failed(leased.counter, trip.id),
+                    Some((_, given)) => servers[server].taken(leased.counter, &trip, given, begin),
+                    None => servers[server].failed(leased.counter, trip.id, true),
                 }
             }
             Event::Sweep(server) => {
                 for (_, returned) in servers[server].sweep(local(server, now)) {
-                    let trip = Trip { returned: Some(returned), wanted: 0, id: 0 };
+                    let trip = Trip { returned, wanted: 0, id: 0 };
                     trips.push(OnItsWay { server, trip, amount: 0, begin: Duration::ZERO, answer: None });
                 }
             }
             Event::Close(server) => {
                 for (_, returned) in servers[server].close() {
-                    let trip = Trip { returned: Some(returned), wanted: 0, id: 0 };
+                    let trip = Trip { returned, wanted: 0, id: 0 };
                     trips.push(OnItsWay { server, trip, amount: 0, begin: Duration::ZERO, answer: None });
                 }
             }
@@ -236,18 +236,18 @@ fn the_size_of_leases_follows_demand() {
     for _ in 0..4 {
         let trip = trip(leases.request(LEASED, "q", 1, second(0)));
         wanted.push(trip.wanted);
-        leases.taken(LEASED.counter, trip.id, given(trip.wanted), second(0));
+        leases.taken(LEASED.counter, &trip, given(trip.wanted), second(0));
         for _ in 0..trip.wanted {
             assert!(matches!(leases.request(LEASED, "q", 1, second(1)), Step::Grant(_)));
         }
     }
     assert_eq!(wanted, [1, 2, 4, 8]);
     let last = trip(leases.request(LEASED, "q", 1, second(2)));
-    leases.taken(LEASED.counter, last.id, given(last.wanted), second(2));
+    leases.taken(LEASED.counter, &last, given(last.wanted), second(2));
     leases.request(LEASED, "q", 3, second(3));
     // Over, with 3 of 16 used.
     let next = trip(leases.request(LEASED, "q", 1, second(12)));
-    assert_eq!((last.wanted, next.returned.unwrap().used, next.wanted), (16, 3, 6));
+    assert_eq!((last.wanted, next.returned[0].used, next.wanted), (16, 3, 6));
 }
 
 #[test]
@@ -255,30 +255,37 @@ fn one_trip_at_a_time_takes_a_lease() {
     let mut leases = Leases::new(0);
     let first = trip(leases.request(LEASED, "q", 1, Duration::ZERO));
     assert_eq!(trip(leases.request(LEASED, "q", 1, Duration::ZERO)).wanted, 0);
-    leases.failed(LEASED.counter, first.id);
-    assert!(trip(leases.request(LEASED, "q", 1, Duration::ZERO)).wanted > 0);
+    leases.failed(LEASED.counter, first.id, true);
+    let next = trip(leases.request(LEASED, "q", 1, Duration::ZERO));
+    // The store may have given it.
+    assert_eq!(next.returned, [Return { id: first.id, used: 0 }]);
+    assert!(next.wanted > 0);
+    leases.taken(LEASED.counter, &next, given(1), Duration::ZERO);
+    assert_eq!(leases.close(), [(LEASED, vec![Return { id: next.id, used: 0 }])]);
 }
 
 #[test]
 fn idle_leases_are_returned_and_counters_without_requests_forgotten() {
     let mut leases = Leases::new(0);
-    let id = trip(leases.request(LEASED, "q", 1, Duration::ZERO)).id;
-    leases.taken(LEASED.counter, id, given(5), Duration::ZERO);
+    let first = trip(leases.request(LEASED, "q", 1, Duration::ZERO));
+    leases.taken(LEASED.counter, &first, given(5), Duration::ZERO);
     leases.request(LEASED, "q", 2, Duration::ZERO);
     assert_eq!((leases.sweep(Duration::ZERO), leases.held()), (Vec::new(), [("q".into(), 3)].into()));
-    assert_eq!(leases.sweep(Duration::ZERO), [(LEASED, Return { id, used: 2 })]);
+    let ended = vec![Return { id: first.id, used: 2 }];
+    // Again and again, until the store has it.
+    assert_eq!(leases.sweep(Duration::ZERO), [(LEASED, ended.clone())]);
+    assert_eq!(leases.sweep(Duration::ZERO), [(LEASED, ended.clone())]);
+    leases.returned(LEASED.counter, &ended);
+    assert_eq!(leases.sweep(Duration::ZERO), []);
     assert_eq!((leases.counters.len(), leases.held().len()), (0, 0));
 }
 
 #[test]
 fn another_limit_of_the_same_counter_uses_no_lease() {
     let mut leases = Leases::new(0);
-    let id = trip(leases.request(LEASED, "q", 1, Duration::ZERO)).id;
-    leases.taken(LEASED.counter, id, given(5), Duration::ZERO);
+    let first = trip(leases.request(LEASED, "q", 1, Duration::ZERO));
+    leases.taken(LEASED.counter, &first, given(5), Duration::ZERO);
     let lower = Leased { max: 500, ..LEASED };
-    assert_eq!(
-        trip(leases.request(lower, "q", 1, Duration::ZERO)),
-        Trip { returned: None, wanted: 0, id: 0 }
-    );
+    assert_eq!(trip(leases.request(lower, "q", 1, Duration::ZERO)), Trip::default());
     assert!(matches!(leases.request(LEASED, "q", 5, Duration::ZERO), Step::Grant(_)));
 }

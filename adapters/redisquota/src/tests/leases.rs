@@ -1,5 +1,7 @@
 //! Leases in a real Redis.
 
+use std::sync::atomic::AtomicI64;
+
 use super::*;
 
 async fn granted(handler: &RedisQuota, requests: i64) -> i64 {
@@ -117,4 +119,68 @@ async fn releases_and_returns_free_what_was_granted_once() {
     assert!(held > 0);
     let rest = granted(&two, 1100).await;
     assert_eq!(rest, 1000 - (used - released));
+}
+
+/// Requests from three servers while Redis is paused and read-only, and while a server is killed.
+#[test]
+fn whatever_happens_the_limit_is_not_exceeded_and_98_percent_of_it_are_granted() {
+    const LIMIT: i64 = 30_000;
+    for quota in algorithms() {
+        let Some(redis) = Redis::start() else { return };
+        let quota = params::Quota { max_amount: LIMIT, ..quota };
+        let params = || Params {
+            timeout: proto(Duration::from_millis(200)),
+            ..patient(vec![quota.clone()], params::OnError::Deny)
+        };
+        let sum = AtomicI64::new(0);
+        let begin = Instant::now();
+        let is_late = || begin.elapsed() > Duration::from_secs(60);
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // Calls of one amount each, eight at a time.
+        let serve = |until: i64| {
+            runtime().block_on(async {
+                let (handler, _context) = open(redis.port(), params()).await;
+                let callers = (0..8).map(|_| async {
+                    while sum.load(SeqCst) < until && !is_late() {
+                        let granted = ask(&handler, "q", 1).await;
+                        sum.fetch_add(granted, SeqCst);
+                        // A refusal takes no time while Redis is away.
+                        tokio::time::sleep(Duration::from_millis(if granted > 0 { 0 } else { 5 })).await;
+                    }
+                });
+                futures_util::future::join_all(callers).await;
+            });
+        };
+        let wait =
+            |millis| runtime().block_on(async { tokio::time::sleep(Duration::from_millis(millis)).await });
+        let reach = |amount: i64| {
+            while sum.load(SeqCst) < amount && !is_late() {
+                wait(5);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| serve(LIMIT * 98 / 100));
+            }
+            // Its leases are lost with it.
+            scope.spawn(|| serve(LIMIT / 2));
+            for part in 1..4 {
+                reach(LIMIT * part / 5);
+                redis.pause();
+                wait(400);
+                redis.resume();
+                reach(LIMIT * part / 5 + LIMIT / 10);
+                redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
+                wait(200);
+                redis.command(&["REPLICAOF", "NO", "ONE"]);
+            }
+        });
+        // The rest, until nothing is left.
+        runtime().block_on(async {
+            let (handler, _context) = open(redis.port(), params()).await;
+            sum.fetch_add(granted(&handler, LIMIT / 50).await, SeqCst);
+        });
+        let sum = sum.into_inner();
+        assert!((LIMIT * 98 / 100..=LIMIT).contains(&sum), "{sum}");
+    }
 }
