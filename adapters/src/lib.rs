@@ -2,11 +2,14 @@
 //!
 //! # Features
 //!
+//! * `authzen` (default): decisions of services with the AuthZEN Authorization API.
 //! * `https` (default): lists from https:// providers.
 //! * `redisquota` (default): quotas that several servers share in Redis; it brings a client of Redis.
 //! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
 //! * `otlp`: traces for OpenTelemetry collectors (`serve --otlp-endpoint`); it brings their exporter, which is in released binaries.
 
+#[cfg(feature = "authzen")]
+pub use mixer_adapter_authzen as authzen;
 pub use mixer_adapter_denier as denier;
 pub use mixer_adapter_list as list;
 pub use mixer_adapter_memquota as memquota;

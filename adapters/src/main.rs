@@ -1,5 +1,7 @@
 //! The server with all adapters that come with it.
 
+#[cfg(feature = "authzen")]
+use mixer_adapters::authzen::AuthZen;
 #[cfg(feature = "redisquota")]
 use mixer_adapters::redisquota::RedisQuota;
 use mixer_adapters::{
@@ -10,6 +12,6 @@ use mixer_adapters::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mixer_adapter::main!(
-    Denier, List, MemQuota, Noop, Prometheus, #[cfg(feature = "redisquota")] RedisQuota, Stdio;
+    #[cfg(feature = "authzen")] AuthZen, Denier, List, MemQuota, Noop, Prometheus, #[cfg(feature = "redisquota")] RedisQuota, Stdio;
     sample = include_str!("../config/sample.yaml"), tour = include_str!("../tour.yaml")
 );

@@ -7,7 +7,7 @@ use mixer_adapter::{
     adapter::{Config, Faults, Settings},
 };
 use mixer_adapter_core::framework::json::read_params;
-use mixer_adapters::{denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
+use mixer_adapters::{authzen::AuthZen, denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
 use serde_json::Value as Json;
 
 /// Checks the handler resource against the adapter's configuration, and the references of the rule.
@@ -39,6 +39,7 @@ fn taken<A: Adapter<Config: Settings<Params = P>>, P: Config>(folder: &str) {
 
 #[test]
 fn every_example_is_taken_by_its_adapter() {
+    taken::<AuthZen, _>("authzen");
     taken::<Denier, _>("denier");
     taken::<List, _>("list");
     taken::<Noop, _>("noop");

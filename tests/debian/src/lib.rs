@@ -1,9 +1,11 @@
-//! Programs of Debian, which are installed when a test needs them first.
+//! Programs of Debian and of npm, which are installed when a test needs them first.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod npm;
 mod redis;
 
-pub use redis::Redis;
+pub use npm::npm_program;
+pub use redis::{Redis, free_port};
 
 use std::{
     fs,

@@ -48,9 +48,19 @@ const fn example(
     Example { name, flags, requests, logged_by }
 }
 
-const EXAMPLES: [Example; 12] = [
+const EXAMPLES: [Example; 13] = [
     // A client without a certificate has no namespace.
     example("allow-namespaces", &[], &[expected("GET", "/", &[], 403, "is not whitelisted")], None),
+    // No service listens there.
+    example(
+        "ask-decision-service",
+        &[],
+        &[
+            expected("GET", "/todos", &[], 503, "the decision service made no decision"),
+            expected("GET", "/healthz", &[], 200, ""),
+        ],
+        None,
+    ),
     example(
         "authorize-envoy",
         &[],

@@ -3,10 +3,10 @@ use std::{
     time::Duration,
 };
 
-use http::Uri;
+use http::{Uri, uri::Scheme};
 
 use super::{Access, ConfigErrors, FileLocation, InferredTypes, Violation};
-use crate::value::format_duration;
+use crate::{framework::is_this_machine, value::format_duration};
 
 /// The longest duration of a setting: 100 years, which keeps times from overflowing.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -125,6 +125,14 @@ impl<'a> Faults<'a> {
     pub fn file(&mut self, field: &str, path: impl AsRef<Path>) -> Option<FileLocation> {
         let location = self.access.file(field, path.as_ref());
         self.part(location)
+    }
+
+    /// Checks that the configuration may read the file of a secret that is sent to a URL: over TLS, or to this machine.
+    pub fn secret_file(&mut self, field: &str, path: impl AsRef<Path>, url: &Uri) {
+        self.file(field, path);
+        if url.scheme() != Some(&Scheme::HTTPS) && !is_this_machine(url.host().unwrap_or_default()) {
+            self.push(field, format!("would be sent to {url} in the clear; use https"));
+        }
     }
 
     /// Checks that the configuration may connect to a host.

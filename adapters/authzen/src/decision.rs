@@ -1,0 +1,103 @@
+//! The answer of the service.
+
+use mixer_adapter_core::{Check, Code};
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+/// Limits on the texts of a denial.
+const MAX_CHARACTERS: usize = 500;
+const MAX_LANGUAGES: usize = 8;
+
+/// A decision, and the context with its reasons.
+#[derive(Debug, Deserialize)]
+pub(super) struct Decision {
+    decision: bool,
+    #[serde(default)]
+    context: Json,
+}
+
+impl Decision {
+    /// Returns the answer to the request. The text of a denial is the reason for users, in English if there are several.
+    pub(super) fn into_check(self) -> Check {
+        if self.decision {
+            return Check::allow();
+        }
+        // `reason_admin` must not be sent to users.
+        let reason = match &self.context["reason_user"] {
+            Json::Null => &self.context["reason"],
+            reason => reason,
+        };
+        let languages: Vec<(&str, String)> = match reason {
+            Json::Object(reasons) => {
+                let texts =
+                    reasons.iter().filter_map(|(tag, text)| Some((tag.as_str(), cut(text.as_str()?))));
+                texts.take(MAX_LANGUAGES).collect()
+            }
+            text => text.as_str().map(|text| ("", cut(text))).into_iter().collect(),
+        };
+        let english = languages.iter().find(|(tag, _)| tag.starts_with("en"));
+        let text = english.or(languages.first()).map_or("denied by the decision service", |(_, text)| text);
+        let denial = Check::deny(Code::PermissionDenied, text);
+        let localized =
+            languages.iter().filter(|(tag, _)| tag.starts_with(|c: char| c.is_ascii_alphabetic()));
+        localized.fold(denial, |denial, (tag, text)| denial.localized(*tag, text))
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mixer_adapter_core::{prost::Message as _, proto::google::rpc::LocalizedMessage};
+    use serde_json::json;
+
+    use super::*;
+
+    fn denied(context: Json) -> Check {
+        let answer = json!({ "decision": false, "context": context });
+        let check = serde_json::from_value::<Decision>(answer).unwrap().into_check();
+        assert_eq!(check.status().code, Code::PermissionDenied as i32);
+        check
+    }
+
+    #[test]
+    fn the_reason_for_users_is_the_text_and_that_for_administrators_is_not_sent() {
+        // The example of the specification.
+        let check = denied(json!({
+            "id": "0",
+            "reason_admin": { "en": "Request failed policy C076E82F" },
+            "reason_user": {
+                "en-403": "Insufficient privileges. Contact your administrator",
+                "es-403": "Privilegios insuficientes. Póngase en contacto con su administrador",
+            },
+        }));
+        assert_eq!(check.status().message, "Insufficient privileges. Contact your administrator");
+        let languages = check
+            .details()
+            .iter()
+            .map(|detail| LocalizedMessage::decode(detail.value.clone()).unwrap().locale);
+        assert_eq!(languages.collect::<Vec<_>>(), ["en-403", "es-403"]);
+        assert_eq!(denied(json!({ "reason": "resource not found" })).status().message, "resource not found");
+    }
+
+    #[test]
+    fn a_denial_needs_no_reason_and_no_particular_context() {
+        let contexts =
+            [json!(null), json!("x"), json!([1]), json!({ "reason_user": 5, "reason_admin": "secret" })];
+        for context in contexts {
+            let check = denied(context.clone());
+            assert_eq!(check.status().message, "denied by the decision service", "{context}");
+            assert!(check.details().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_long_reason_is_cut() {
+        let check = denied(json!({ "reason": "ä".repeat(10_000) }));
+        assert_eq!(check.status().message, "ä".repeat(MAX_CHARACTERS));
+    }
+}

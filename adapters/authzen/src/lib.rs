@@ -1,0 +1,76 @@
+//! Asks a decision service whether a subject may perform an action, with the Access Evaluation API of AuthZEN 1.0 over HTTP.
+
+mod decision;
+mod evaluation;
+mod service;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use mixer_adapter_core::{
+    Adapter, AdapterError, Call, Check, Code, Context, Handle,
+    framework::{log_limit::warn_limited, log_text::log_text},
+    metrics::Events,
+};
+use mixer_adapter_templates::{Authorization, authorization};
+
+use self::{
+    config::params::OnError,
+    evaluation::Evaluation,
+    service::{EvaluationError, Service},
+};
+
+mod config {
+    #![allow(missing_docs, unreachable_pub)]
+    mixer_adapter_core::include_proto!("adapter.authzen.config");
+}
+
+pub use config::{Params, params};
+pub use settings::AuthZenSettings;
+
+/// The handler: the decision service, and what happens without a decision.
+#[derive(Debug)]
+pub struct AuthZen {
+    service: Service,
+    settings: AuthZenSettings,
+    failed: Events,
+}
+
+impl Adapter for AuthZen {
+    const NAME: &str = "authzen";
+    const DESCRIPTION: &str = "Asks a decision service with the AuthZEN Authorization API.";
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const EXAMPLE: &str = include_str!("../example.yaml");
+    type Config = AuthZenSettings;
+    type Templates = (Authorization,);
+
+    async fn open(settings: AuthZenSettings, context: Context) -> Result<Self, AdapterError> {
+        let service = Service::open(&settings, &context).await?;
+        Ok(Self { service, settings, failed: context.metrics().events("evaluations_failed") })
+    }
+}
+
+impl Handle<Authorization> for AuthZen {
+    async fn handle(&self, call: Call<authorization::InstanceMsg>) -> Result<Check, AdapterError> {
+        let evaluation = Evaluation::new(&call, &self.settings.groups_property);
+        let limit = call.time_left(self.settings.timeout);
+        Ok(match self.service.evaluate(&evaluation, limit).await {
+            // The interval alone limits a cached decision.
+            Ok(decision) => decision.into_check().valid_for(self.settings.caching_interval).uses(u32::MAX),
+            Err(error) => self.without_decision(&error).no_cache(),
+        })
+    }
+}
+
+impl AuthZen {
+    fn without_decision(&self, error: &EvaluationError) -> Check {
+        self.failed.add(1);
+        warn_limited!(error = log_text(error), "the decision service made no decision");
+        match self.settings.on_error {
+            OnError::Allow if error.is_outage() => Check::allow(),
+            OnError::Allow | OnError::Deny => {
+                Check::deny(Code::Unavailable, "the decision service made no decision")
+            }
+        }
+    }
+}

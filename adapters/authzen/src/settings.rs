@@ -1,0 +1,145 @@
+//! The configuration.
+
+use std::time::Duration;
+
+use mixer_adapter_core::{
+    adapter::{Faults, Settings},
+    http::Uri,
+};
+
+use super::config::{Params, params::OnError};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The path of the API, without discovery.
+const EVALUATION_PATH: &str = "/access/v1/evaluation";
+
+/// A valid configuration.
+#[derive(Debug)]
+pub struct AuthZenSettings {
+    pub(super) url: ServiceUrl,
+    pub(super) discovery: bool,
+    pub(super) token_file: String,
+    pub(super) timeout: Duration,
+    pub(super) caching_interval: Duration,
+    pub(super) on_error: OnError,
+    pub(super) groups_property: String,
+}
+
+/// The URL of a decision service, by which its metadata names it.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceUrl {
+    /// Scheme, host and port.
+    origin: String,
+    /// The path of one of several services of a host, without a slash at the end.
+    path: String,
+}
+
+/// A URL that cannot be that of a service.
+#[derive(Debug, thiserror::Error)]
+enum UrlError {
+    #[error("must not have a query")]
+    Query,
+    #[error("must not have the path {EVALUATION_PATH}, which is added")]
+    Endpoint,
+}
+
+impl Settings for AuthZenSettings {
+    type Params = Params;
+
+    fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
+        let on_error = params.on_error();
+        let timeout = faults.duration("timeout", params.timeout).range(MILLISECOND..=10_000 * MILLISECOND);
+        let timeout = timeout.or(1000 * MILLISECOND);
+        let caching_interval = faults.duration("caching_interval", params.caching_interval);
+        let caching_interval = caching_interval.range(Duration::ZERO..=DAY).or(Duration::ZERO);
+        let groups_property = faults.text("groups_property", params.groups_property).length(1..=100);
+        let groups_property = groups_property.or("groups".to_owned());
+        let url = faults.url("url", &params.url).required()?;
+        if !params.token_file.is_empty() {
+            faults.secret_file("token_file", &params.token_file, &url);
+        }
+        let url = faults.check("url", ServiceUrl::parse(&url))?;
+        let (discovery, token_file) = (params.discovery, params.token_file);
+        Some(Self { url, discovery, token_file, timeout, caching_interval, on_error, groups_property })
+    }
+}
+
+impl ServiceUrl {
+    fn parse(url: &Uri) -> Result<Self, UrlError> {
+        let path = url.path().trim_end_matches('/');
+        if url.query().is_some() {
+            return Err(UrlError::Query);
+        }
+        if path.ends_with(EVALUATION_PATH) {
+            return Err(UrlError::Endpoint);
+        }
+        Ok(Self { origin: origin(url), path: path.to_owned() })
+    }
+
+    /// Returns the URL of the metadata.
+    pub(super) fn metadata(&self) -> String {
+        format!("{}/.well-known/authzen-configuration{}", self.origin, self.path)
+    }
+
+    /// Returns the URL of evaluations, unless the metadata names another one.
+    pub(super) fn evaluation(&self) -> String {
+        format!("{}{}{EVALUATION_PATH}", self.origin, self.path)
+    }
+
+    /// Returns whether a URL identifies the service.
+    pub(super) fn is(&self, url: &str) -> bool {
+        url.trim_end_matches('/').strip_prefix(&self.origin) == Some(&self.path)
+    }
+
+    /// Returns whether a URL has the scheme, the host and the port of the service.
+    pub(super) fn has_origin_of(&self, url: &str) -> bool {
+        url.parse().is_ok_and(|url| origin(&url) == self.origin)
+    }
+}
+
+fn origin(url: &Uri) -> String {
+    let authority = url.authority().map(|authority| authority.as_str().to_ascii_lowercase());
+    format!("{}://{}", url.scheme_str().unwrap_or_default(), authority.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_metadata_of_a_service_with_a_path_is_below_the_host() {
+        let url = ServiceUrl::parse(&Uri::from_static("https://PDP.example.com:8443/tenant1/")).unwrap();
+        let metadata = "https://pdp.example.com:8443/.well-known/authzen-configuration/tenant1";
+        assert_eq!(url.metadata(), metadata);
+        assert_eq!(url.evaluation(), "https://pdp.example.com:8443/tenant1/access/v1/evaluation");
+        assert!(url.is("https://pdp.example.com:8443/tenant1"));
+        assert!(!url.is("https://pdp.example.com:8443") && !url.is("https://pdp.example.com:8443/tenant10"));
+        assert!(url.has_origin_of("https://pdp.example.com:8443/evaluate"));
+        for other in [
+            "https://pdp.example.com/",
+            "http://pdp.example.com:8443/",
+            "https://x@pdp.example.com:8443/",
+            "/a",
+        ] {
+            assert!(!url.has_origin_of(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_sent_in_the_clear_to_another_machine() {
+        let fields = |url: &str| {
+            let params = Params { url: url.to_owned(), token_file: "token".to_owned(), ..Params::default() };
+            let faults = Faults::parse::<AuthZenSettings>(params).err();
+            let violations = faults.into_iter().flat_map(|errors| errors.into_violations());
+            violations.map(|violation| violation.field).collect::<Vec<_>>()
+        };
+        assert_eq!(fields("http://pdp.example.com"), ["token_file"]);
+        for allowed in ["https://pdp.example.com", "http://127.0.0.1:8080", "http://localhost"] {
+            assert_eq!(fields(allowed), [""; 0], "{allowed}");
+        }
+    }
+}
