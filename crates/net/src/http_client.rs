@@ -11,7 +11,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderValue, Request, Response, Uri,
+    HeaderMap, HeaderValue, Request, Response, Uri, Version,
     header::{CONNECTION, HOST, USER_AGENT},
     uri::PathAndQuery,
 };
@@ -144,12 +144,12 @@ impl HttpClient {
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let stream = self.dial(request.uri()).await?;
+        let stream = self.dial(request.uri(), "http/1.1").await?;
         self.answer(stream, origin_form(request)).await
     }
 
-    /// Connects to the host of a URL.
-    pub(crate) async fn dial(&self, url: &Uri) -> Result<Box<dyn HttpStream>, HttpError> {
+    /// Connects to the host of a URL, with TLS for a protocol by its name in ALPN.
+    pub(crate) async fn dial(&self, url: &Uri, protocol: &str) -> Result<Box<dyn HttpStream>, HttpError> {
         let host = url.host().ok_or(HttpError::Url)?;
         let tls = match url.scheme_str() {
             Some("http") => None,
@@ -162,7 +162,7 @@ impl HttpClient {
             None => Box::new(stream),
             Some(tls) => {
                 let name = self.server_name.as_deref().unwrap_or(host);
-                Box::new(tls.connect(name, stream, &["http/1.1"]).await?)
+                Box::new(tls.connect(name, stream, &[protocol]).await?)
             }
         })
     }
@@ -186,11 +186,17 @@ impl HttpClient {
         connected.map_err(|source| HttpError::Connect { host: format!("{host}:{port}"), source })
     }
 
-    /// Receives the body of a response. That of a response without success is empty if it is over the limit.
+    /// Receives the body of a response; trailers of HTTP/2 join its headers. The body of a response without success is empty if it is over the
+    /// limit.
     pub(crate) async fn received(&self, response: Response<Incoming>) -> Result<Response<Bytes>, HttpError> {
-        let (head, body) = response.into_parts();
+        let (mut head, body) = response.into_parts();
         match self.collect(body).await {
-            Ok(body) => Ok(Response::from_parts(head, body)),
+            Ok((body, trailers)) => {
+                if head.version == Version::HTTP_2 {
+                    head.headers.extend(trailers);
+                }
+                Ok(Response::from_parts(head, body))
+            }
             Err(HttpError::TooLong(_)) if !head.status.is_success() => {
                 Ok(Response::from_parts(head, Bytes::new()))
             }
@@ -198,9 +204,9 @@ impl HttpClient {
         }
     }
 
-    async fn collect(&self, body: Incoming) -> Result<Bytes, HttpError> {
+    async fn collect(&self, body: Incoming) -> Result<(Bytes, HeaderMap), HttpError> {
         let mut limited = Limited::new(body, self.max_body);
-        let mut bytes = BytesMut::new();
+        let (mut bytes, mut trailers) = (BytesMut::new(), HeaderMap::new());
         while let Some(frame) = limited.frame().await {
             let frame = frame.map_err(|error| {
                 if error.is::<LengthLimitError>() {
@@ -209,13 +215,19 @@ impl HttpClient {
                     HttpError::Body(error)
                 }
             })?;
-            let data = frame.into_data().unwrap_or_default();
+            let data = match frame.into_data() {
+                Ok(data) => data,
+                Err(frame) => {
+                    trailers = frame.into_trailers().unwrap_or_default();
+                    continue;
+                }
+            };
             if self.memory.as_ref().is_some_and(|memory| !memory.take(data.len())) {
                 return Err(HttpError::NoMemory);
             }
             bytes.extend_from_slice(&data);
         }
-        Ok(bytes.freeze())
+        Ok((bytes.freeze(), trailers))
     }
 
     async fn answer(

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::rt::Executor;
 use hyper_util::{
     client::legacy::{
-        Client,
+        Builder, Client,
         connect::{Connected, Connection},
     },
     rt::{TokioIo, TokioTimer},
@@ -31,6 +31,10 @@ const MAX_IDLE: usize = 8;
 /// The time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// The time between pings on a connection of HTTP/2, and how long one may take.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The longest time to connect. A connection may be established after its request was sent on another one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,11 +49,20 @@ pub struct HttpPool {
 impl HttpPool {
     /// Creates a client with the settings of `client`, whose connections run on `runtime`.
     pub fn new(client: HttpClient, runtime: Handle) -> Self {
-        let pooled = Client::builder(Spawner(runtime))
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MAX_IDLE)
-            .build(Dialer(client.clone()));
+        Self::build(client, "http/1.1", &builder(runtime))
+    }
+
+    /// Creates a client of HTTP/2, without an upgrade from HTTP/1.1, which has one connection to a host.
+    pub fn http2(client: HttpClient, runtime: Handle) -> Self {
+        let mut builder = builder(runtime);
+        builder.http2_only(true).timer(TokioTimer::new());
+        // A server that is gone without a trace is noticed.
+        builder.http2_keep_alive_interval(PING_INTERVAL).http2_keep_alive_timeout(PING_TIMEOUT);
+        Self::build(client, "h2", &builder)
+    }
+
+    fn build(client: HttpClient, protocol: &'static str, builder: &Builder) -> Self {
+        let pooled = builder.build(Dialer { client: client.clone(), protocol });
         Self { limits: client, client: pooled }
     }
 
@@ -70,6 +83,12 @@ impl HttpPool {
     }
 }
 
+fn builder(runtime: Handle) -> Builder {
+    let mut builder = Client::builder(Spawner(runtime));
+    builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(MAX_IDLE);
+    builder
+}
+
 /// Runs connections on a runtime that outlives the calls.
 #[derive(Clone, Debug)]
 struct Spawner(Handle);
@@ -82,7 +101,11 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Executor<F> for Spawner
 
 /// Connects as the client does.
 #[derive(Clone, Debug)]
-struct Dialer(HttpClient);
+struct Dialer {
+    client: HttpClient,
+    /// The name of the protocol in ALPN.
+    protocol: &'static str,
+}
 
 impl Service<Uri> for Dialer {
     type Response = TokioIo<Dialed>;
@@ -94,9 +117,9 @@ impl Service<Uri> for Dialer {
     }
 
     fn call(&mut self, url: Uri) -> Self::Future {
-        let client = self.0.clone();
+        let Self { client, protocol } = self.clone();
         Box::pin(async move {
-            let dialed = tokio::time::timeout(CONNECT_TIMEOUT, client.dial(&url)).await;
+            let dialed = tokio::time::timeout(CONNECT_TIMEOUT, client.dial(&url, protocol)).await;
             Ok(TokioIo::new(Dialed(dialed.unwrap_or(Err(HttpError::Timeout(CONNECT_TIMEOUT)))?)))
         })
     }

@@ -1,11 +1,16 @@
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, uri::Scheme};
-use prost::bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, uri::Scheme,
+};
+use prost::{Message, bytes::Bytes};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Access, AdapterError, Secret};
-use crate::framework::is_this_machine;
+use crate::framework::{
+    frame::{frame, unframe},
+    is_this_machine,
+};
 
 /// How long a request takes at most, unless it says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -13,7 +18,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Sends the requests of a handler for [`Http`]: supplied by the server.
 #[doc(hidden)]
 pub trait HttpTransport: Send + Sync {
-    /// Sends a request to the addresses that the configuration of the handler may reach.
+    /// Sends a request to the addresses that the configuration of the handler may reach, over the request's version of HTTP: 1.1, or 2 with
+    /// the trailers of the answer among its headers.
     fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture;
 }
 
@@ -74,6 +80,18 @@ impl Http {
         self.request(Method::POST, url)
     }
 
+    /// Begins a unary call of a gRPC method, `/envoy.service.auth.v3.Authorization/Check`, of the server at a URL. Its answer is read with
+    /// [`HttpResponse::grpc`].
+    pub fn grpc(&self, url: &str, method: &str, message: &impl Message) -> HttpRequest {
+        let request = self.post(&format!("{}{method}", url.trim_end_matches('/'))).body(frame(message));
+        let request = request.header(header::CONTENT_TYPE, "application/grpc").header(header::TE, "trailers");
+        let inner = request.request.map(|mut inner| {
+            *inner.version_mut() = Version::HTTP_2;
+            inner
+        });
+        HttpRequest { request: inner, ..request }
+    }
+
     /// Begins a request with a method.
     pub fn request(&self, method: Method, url: &str) -> HttpRequest {
         let request = Request::builder().method(method).uri(url).body(Bytes::new());
@@ -89,9 +107,9 @@ impl fmt::Debug for Http {
 }
 
 impl HttpRequest {
-    /// Sets a header.
+    /// Sets a header, whose value may have all characters but control characters.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
-        match (HeaderValue::from_str(value), &mut self.request) {
+        match (HeaderValue::from_bytes(value.as_bytes()), &mut self.request) {
             (Ok(value), Ok(request)) => _ = request.headers_mut().insert(name, value),
             (Err(_), Ok(request)) => {
                 let reason = format!("the header {name} has a byte that is not allowed");
@@ -179,6 +197,11 @@ impl HttpResponse {
         self.response.headers().get(name)?.to_str().ok()
     }
 
+    /// Returns the headers.
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
     /// Returns the body.
     pub fn body(&self) -> &Bytes {
         self.response.body()
@@ -200,6 +223,23 @@ impl HttpResponse {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, HttpError> {
         serde_json::from_slice(self.body())
             .map_err(|error| self.error(format!("the answer is not as expected: {error}")))
+    }
+
+    /// Decodes the message of a [gRPC call](Http::grpc) that ended in OK.
+    ///
+    /// # Errors
+    /// Any other status, or an answer that is not such a message.
+    pub fn grpc<M: Message + Default>(&self) -> Result<M, HttpError> {
+        match self.header("grpc-status") {
+            Some("0") => {}
+            Some(code) => {
+                let message = self.header("grpc-message").unwrap_or_default();
+                return Err(self.error(format!("the call ended in gRPC status {code}: {message}")));
+            }
+            None => return Err(self.error(format!("the answer is {} without a gRPC status", self.status()))),
+        }
+        let message = unframe(self.body()).and_then(|message| M::decode(message).ok());
+        message.ok_or_else(|| self.error("the answer is not as expected".to_owned()))
     }
 
     fn error(&self, reason: String) -> HttpError {

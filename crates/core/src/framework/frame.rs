@@ -18,3 +18,25 @@ pub fn frame(message: &impl Message) -> Bytes {
     message.encode_raw(&mut frame);
     frame.freeze()
 }
+
+/// Returns the message behind its prefix; `None` if the body is not one message, or a compressed one.
+pub fn unframe(body: &[u8]) -> Option<&[u8]> {
+    let (prefix, message) = body.split_first_chunk::<FRAME_PREFIX>()?;
+    let [flags, length @ ..] = *prefix;
+    let is_whole = usize::try_from(u32::from_be_bytes(length)) == Ok(message.len());
+    (flags == 0 && is_whole).then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_one_message_of_its_length() {
+        assert_eq!(unframe(&frame(&"abc".to_owned())), Some(&b"\x0a\x03abc"[..]));
+        assert_eq!(unframe(b"\0\0\0\0\0"), Some(&b""[..]));
+        for body in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x02a", b"\0\0\0\0\x01ab", b"\x01\0\0\0\x01a"] {
+            assert_eq!(unframe(body), None, "{body:?}");
+        }
+    }
+}

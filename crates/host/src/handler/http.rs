@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, uri::Scheme};
+use http::{Request, Version, uri::Scheme};
 use prost::bytes::Bytes;
 use tokio::runtime::Handle as Runtime;
 
@@ -27,18 +27,17 @@ pub(super) struct Transport {
     system: Arc<SystemClient>,
     access: Access,
     runtime: Runtime,
-    /// In the clear.
-    plain: OnceLock<HttpPool>,
-    tls: OnceLock<HttpPool>,
+    /// By whether they use TLS, and HTTP/2.
+    pools: [[OnceLock<HttpPool>; 2]; 2],
 }
 
 impl Transport {
     pub(super) fn new(system: Arc<SystemClient>, access: Access, runtime: Runtime) -> Self {
-        Self { system, access, runtime, plain: OnceLock::new(), tls: OnceLock::new() }
+        Self { system, access, runtime, pools: Default::default() }
     }
 
-    fn pool(&self, is_secure: bool) -> Result<HttpPool, TlsError> {
-        let pool = if is_secure { &self.tls } else { &self.plain };
+    fn pool(&self, is_secure: bool, is_http2: bool) -> Result<HttpPool, TlsError> {
+        let pool = &self.pools[usize::from(is_secure)][usize::from(is_http2)];
         if let Some(pool) = pool.get() {
             return Ok(pool.clone());
         }
@@ -50,13 +49,15 @@ impl Transport {
             let access = self.access.clone();
             client = client.with_address_filter(move |host, address| access.allows_address(host, address));
         }
-        Ok(pool.get_or_init(|| HttpPool::new(client, self.runtime.clone())).clone())
+        let new = if is_http2 { HttpPool::http2 } else { HttpPool::new };
+        Ok(pool.get_or_init(|| new(client, self.runtime.clone())).clone())
     }
 }
 
 impl HttpTransport for Transport {
     fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture {
-        let pool = self.pool(request.uri().scheme() == Some(&Scheme::HTTPS));
+        let is_secure = request.uri().scheme() == Some(&Scheme::HTTPS);
+        let pool = self.pool(is_secure, request.version() == Version::HTTP_2);
         Box::pin(async move { Ok(pool?.send(request, timeout).await?) })
     }
 }
