@@ -3,6 +3,7 @@
 //! # Features
 //!
 //! * `authzen` (default): decisions of services with the AuthZEN Authorization API.
+//! * `extauthz` (default): answers of external authorization services of Envoy, and of HTTP.
 //! * `https` (default): lists from https:// providers.
 //! * `redisquota` (default): quotas that several servers share in Redis; it brings a client of Redis.
 //! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
@@ -11,6 +12,8 @@
 #[cfg(feature = "authzen")]
 pub use mixer_adapter_authzen as authzen;
 pub use mixer_adapter_denier as denier;
+#[cfg(feature = "extauthz")]
+pub use mixer_adapter_extauthz as extauthz;
 pub use mixer_adapter_list as list;
 pub use mixer_adapter_memquota as memquota;
 pub use mixer_adapter_noop as noop;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "authzen")]
 use mixer_adapters::authzen::AuthZen;
+#[cfg(feature = "extauthz")]
+use mixer_adapters::extauthz::ExtAuthz;
 #[cfg(feature = "redisquota")]
 use mixer_adapters::redisquota::RedisQuota;
 use mixer_adapters::{
@@ -12,6 +14,6 @@ use mixer_adapters::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mixer_adapter::main!(
-    #[cfg(feature = "authzen")] AuthZen, Denier, List, MemQuota, Noop, Prometheus, #[cfg(feature = "redisquota")] RedisQuota, Stdio;
+    #[cfg(feature = "authzen")] AuthZen, Denier, #[cfg(feature = "extauthz")] ExtAuthz, List, MemQuota, Noop, Prometheus, #[cfg(feature = "redisquota")] RedisQuota, Stdio;
     sample = include_str!("../config/sample.yaml"), tour = include_str!("../tour.yaml")
 );

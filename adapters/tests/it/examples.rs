@@ -7,7 +7,9 @@ use mixer_adapter::{
     adapter::{Config, Faults, Settings},
 };
 use mixer_adapter_core::framework::json::read_params;
-use mixer_adapters::{authzen::AuthZen, denier::Denier, list::List, noop::Noop, prometheus::Prometheus};
+use mixer_adapters::{
+    authzen::AuthZen, denier::Denier, extauthz::ExtAuthz, list::List, noop::Noop, prometheus::Prometheus,
+};
 use serde_json::Value as Json;
 
 /// Checks the handler resource against the adapter's configuration, and the references of the rule.
@@ -41,6 +43,7 @@ fn taken<A: Adapter<Config: Settings<Params = P>>, P: Config>(folder: &str) {
 fn every_example_is_taken_by_its_adapter() {
     taken::<AuthZen, _>("authzen");
     taken::<Denier, _>("denier");
+    taken::<ExtAuthz, _>("extauthz");
     taken::<List, _>("list");
     taken::<Noop, _>("noop");
     taken::<Prometheus, _>("prometheus");

@@ -23,6 +23,7 @@ mod eval;
 mod evolution;
 mod examples;
 mod explain;
+mod external_decisions;
 mod fake_mixer;
 mod first_configuration;
 mod foreign_configurations;

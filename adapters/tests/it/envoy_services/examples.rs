@@ -48,7 +48,7 @@ const fn example(
     Example { name, flags, requests, logged_by }
 }
 
-const EXAMPLES: [Example; 13] = [
+const EXAMPLES: [Example; 15] = [
     // A client without a certificate has no namespace.
     example("allow-namespaces", &[], &[expected("GET", "/", &[], 403, "is not whitelisted")], None),
     // No service listens there.
@@ -57,6 +57,16 @@ const EXAMPLES: [Example; 13] = [
         &[],
         &[
             expected("GET", "/todos", &[], 503, "the decision service made no decision"),
+            expected("GET", "/healthz", &[], 200, ""),
+        ],
+        None,
+    ),
+    // No service listens there.
+    example(
+        "ask-opa",
+        &[],
+        &[
+            expected("GET", "/orders", &[], 503, "the authorization service made no decision"),
             expected("GET", "/healthz", &[], 200, ""),
         ],
         None,
@@ -135,6 +145,13 @@ const EXAMPLES: [Example; 13] = [
             expected("GET", "/", &[], 200, "(x-ratelimit-remaining: 99)"),
             expected("GET", "/", &["x-other: a"], 200, "(x-ratelimit-remaining: 98)"),
         ],
+        None,
+    ),
+    // A server that has never reached the Redis grants nothing.
+    example(
+        "rate-limit-by-key",
+        &["--descriptor", "key=x-api-key"],
+        &[expected("GET", "/", &["x-api-key: a"], 429, "")],
         None,
     ),
     example(

@@ -1,0 +1,35 @@
+//! Failed calls.
+
+use std::time::Duration;
+
+use mixer_adapter_core::adapter::HttpError;
+
+/// A call without a decision.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error(transparent)]
+    Unavailable(HttpError),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    #[error("the service reports that its check failed: {0}")]
+    Failed(String),
+    #[error(transparent)]
+    Rejected(HttpError),
+    #[error("the answer has no status, or a denial with the status OK")]
+    Undecided,
+    #[error("{0:?} is not a path that a URL can have")]
+    Path(String),
+    #[error("{0:?} is not a method of HTTP")]
+    Method(String),
+    #[error("the header {0:?} cannot be sent: it delimits messages, or has an invalid name or value")]
+    Header(String),
+    #[error("servers ask each other in a circle")]
+    Loop,
+}
+
+impl AskError {
+    /// Returns whether the service was away or failed. Otherwise the question or the answer was at fault.
+    pub(super) fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Timeout(_) | Self::Failed(_))
+    }
+}

@@ -1,0 +1,92 @@
+//! Services of HTTP.
+
+use mixer_adapter_core::{
+    Code,
+    adapter::{Http, HttpRequest, HttpResponse},
+    http::{HeaderName, HeaderValue, Method, StatusCode, Uri},
+};
+
+use super::{
+    decision::{Decision, client_response},
+    error::AskError,
+    question::{DEPTH, Question},
+};
+
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+
+/// Headers that delimit messages or belong to a connection.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Asks as Envoy's `http_service` does: with the method and the path of the request.
+pub(super) fn request(http: &Http, url: &str, question: &Question) -> Result<HttpRequest, AskError> {
+    let path = &question.path;
+    let url = format!("{}{path}", url.trim_end_matches('/'));
+    // Another first character would be a part of the host.
+    if !path.starts_with('/') || url.parse::<Uri>().is_err() {
+        return Err(AskError::Path(path.clone()));
+    }
+    let method = Method::from_bytes(question.method.as_bytes());
+    let method = method.map_err(|_| AskError::Method(question.method.clone()))?;
+    with_headers(http.request(method, &url), question)
+}
+
+/// Asks as proxies with forward authentication do: with a GET of the URL.
+pub(super) fn forward_request(http: &Http, url: &str, question: &Question) -> Result<HttpRequest, AskError> {
+    let request = with_headers(http.get(url), question)?;
+    let request = with_header(request, FORWARDED_METHOD, &question.method)?;
+    with_header(request, FORWARDED_URI, &question.path)
+}
+
+fn with_headers(mut request: HttpRequest, question: &Question) -> Result<HttpRequest, AskError> {
+    for (name, value) in &question.headers {
+        let valid = HeaderName::from_bytes(name.as_bytes()).ok();
+        let valid = valid.filter(|name| !FRAMING.contains(&name.as_str()));
+        request = with_header(request, valid.ok_or_else(|| AskError::Header(name.clone()))?, value)?;
+    }
+    if !question.host.is_empty() {
+        request = with_header(request, FORWARDED_HOST, &question.host)?;
+    }
+    with_header(request, DEPTH, &question.depth.to_string())
+}
+
+fn with_header(request: HttpRequest, name: HeaderName, value: &str) -> Result<HttpRequest, AskError> {
+    match HeaderValue::from_bytes(value.as_bytes()) {
+        Ok(_) => Ok(request.header(name, value)),
+        Err(_) => Err(AskError::Header(name.to_string())),
+    }
+}
+
+/// Reads an answer that does not allow. Its client receives the headers with these names.
+pub(super) fn denial(answer: HttpResponse, client_headers: &[HeaderName]) -> Result<Decision, AskError> {
+    let status = answer.status();
+    if status.is_server_error() {
+        return answer.success().map_err(AskError::Unavailable).and(Err(AskError::Undecided));
+    }
+    let code = match status {
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+        _ => Code::PermissionDenied,
+    };
+    let headers = client_headers.iter().flat_map(|name| {
+        let values = answer.headers().get_all(name).iter();
+        values.map(move |value| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+    });
+    let body = String::from_utf8_lossy(answer.body());
+    Ok(Decision::Denied {
+        code: code as i32,
+        message: "denied by the authorization service".to_owned(),
+        response: Some(client_response(status.as_u16().into(), headers, &body)),
+    })
+}

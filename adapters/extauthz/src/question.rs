@@ -1,0 +1,59 @@
+//! What the service is asked.
+
+use std::collections::BTreeMap;
+
+use mixer_adapter_core::{Call, http::HeaderName, value::Value};
+use mixer_adapter_templates::authorization::InstanceMsg;
+
+use super::error::AskError;
+
+/// The header with the number of servers that have asked each other about the request.
+pub(super) const DEPTH: HeaderName = HeaderName::from_static("x-mixer-adapter-depth");
+
+/// The number of servers that may ask each other.
+const MAX_DEPTH: u32 = 3;
+
+/// A request to authorize, with the values of its instance.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) user: String,
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) host: String,
+    /// The headers, by their names in lower case.
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) extensions: BTreeMap<String, String>,
+    /// The number of servers that have asked each other, this one included.
+    pub(super) depth: u32,
+}
+
+impl Question {
+    /// Asks about the instance of a call, unless the call comes from a service that was asked by too many servers.
+    pub(super) fn new(call: &Call<InstanceMsg>) -> Result<Self, AskError> {
+        let subject = call.subject.clone().unwrap_or_default();
+        let action = call.action.clone().unwrap_or_default();
+        let headers = texts(action.properties).map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let mut headers: BTreeMap<_, _> = headers.collect();
+        // Services of HTTP pass the depth on in the headers of a request, of which it is an attribute.
+        let depths = [headers.remove(DEPTH.as_str()), call.metadata(DEPTH.as_str()).map(str::to_owned)];
+        let depths = depths.into_iter().flatten().map(|depth| depth.parse().unwrap_or(MAX_DEPTH));
+        let depth = depths.max().unwrap_or(0);
+        if depth >= MAX_DEPTH {
+            return Err(AskError::Loop);
+        }
+        let mut extensions: BTreeMap<_, _> = texts(subject.properties).collect();
+        for (name, text) in [("groups", subject.groups), ("namespace", action.namespace)] {
+            if !text.is_empty() {
+                extensions.insert(name.to_owned(), text);
+            }
+        }
+        let (method, path, host) = (action.method, action.path, action.service);
+        Ok(Self { user: subject.user, method, path, host, headers, extensions, depth: depth + 1 })
+    }
+}
+
+/// Returns properties as text. Those without a value, and empty texts, are absent.
+fn texts(properties: BTreeMap<String, Value>) -> impl Iterator<Item = (String, String)> {
+    let given = properties.into_iter().filter(|(_, value)| *value != Value::Unspecified);
+    given.map(|(name, value)| (name, value.to_string())).filter(|(_, text)| !text.is_empty())
+}

@@ -1,0 +1,419 @@
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    io::Write as _,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, Method, Uri},
+    response::{IntoResponse, Response as HttpAnswer},
+};
+use mixer_adapter::testing::{FakeHandler, FakeMixer};
+use mixer_adapter_core::{
+    DirectHttpResponse,
+    prost::Message as _,
+    proto::{CheckResult, Status},
+    value::Value,
+};
+use mixer_adapter_envoy::proto::envoy::{
+    config::core::v3::{HeaderValue, HeaderValueOption},
+    service::auth::v3::{
+        CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse,
+        authorization_server::{Authorization as EnvoyAuthorization, AuthorizationServer},
+        check_response::HttpResponse,
+    },
+    r#type::v3::HttpStatus,
+};
+use mixer_adapter_templates::authorization::{ActionMsg, InstanceMsg, SubjectMsg};
+use tempfile::NamedTempFile;
+use tokio::net::TcpListener;
+use tonic::transport::{Server, server::TcpIncoming};
+
+use super::*;
+
+mixer_adapter::testing::compliance!(
+    ExtAuthz,
+    config("url: http://127.0.0.1:9"),
+    refuses("url", "{}"),
+    refuses("url", "url: grpc://127.0.0.1:9"),
+    refuses("url", "{url: 'http://127.0.0.1:9/?a=b', protocol: HTTP}"),
+    refuses("token_file", "{url: 'http://authz.example.com', token_file: config.proto}"),
+    refuses("timeout", "{url: 'http://127.0.0.1:9', timeout: 11s}"),
+    refuses("max_concurrent_calls", "{url: 'http://127.0.0.1:9', max_concurrent_calls: -1}"),
+    refuses("client_headers[1]", "{url: 'http://127.0.0.1:9', client_headers: [location, 'a b']}")
+);
+
+const NO_DECISION: &str = "the authorization service made no decision";
+
+fn properties(pairs: &[(&str, &str)]) -> BTreeMap<String, Value> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
+}
+
+fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// A request for `/todos?done=1` with these headers.
+fn instance(headers: &[(&str, &str)]) -> InstanceMsg {
+    InstanceMsg {
+        subject: Some(SubjectMsg {
+            user: "alice".into(),
+            groups: "admin".into(),
+            properties: properties(&[("tenant", "shop"), ("absent", "")]),
+        }),
+        action: Some(ActionMsg {
+            service: "todo.example.com".into(),
+            method: "PUT".into(),
+            path: "/todos?done=1".into(),
+            properties: properties(headers),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn handler(url: &str, settings: &str) -> FakeHandler {
+    FakeMixer::with::<ExtAuthz>().params(&*format!("{{url: '{url}', {settings}}}"))
+}
+
+async fn check(handler: &FakeHandler) -> Check {
+    handler.call::<Authorization>(instance(&[])).await.expect_ok().clone().into()
+}
+
+/// The response to the client of a denial.
+fn response(check: &Check) -> DirectHttpResponse {
+    DirectHttpResponse::decode(check.details()[0].value.clone()).unwrap()
+}
+
+async fn unused_url() -> String {
+    format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap())
+}
+
+/// An authorization server of gRPC, which records its calls.
+#[derive(Clone, Default)]
+struct GrpcService {
+    answer: Arc<Mutex<Option<Result<CheckResponse, tonic::Status>>>>,
+    received: Arc<Mutex<Vec<tonic::Request<CheckRequest>>>>,
+    open: Arc<AtomicUsize>,
+    most_open: Arc<AtomicUsize>,
+    delay: Duration,
+}
+
+#[tonic::async_trait]
+impl EnvoyAuthorization for GrpcService {
+    async fn check(
+        &self,
+        request: tonic::Request<CheckRequest>,
+    ) -> Result<tonic::Response<CheckResponse>, tonic::Status> {
+        self.most_open.fetch_max(self.open.fetch_add(1, SeqCst) + 1, SeqCst);
+        tokio::time::sleep(self.delay).await;
+        self.open.fetch_sub(1, SeqCst);
+        self.received.lock().unwrap().push(request);
+        let answer = self.answer.lock().unwrap().clone();
+        answer.unwrap_or_else(|| Ok(allowed())).map(tonic::Response::new)
+    }
+}
+
+impl GrpcService {
+    async fn start(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = Server::builder().add_service(AuthorizationServer::new(self.clone()));
+        tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+        url
+    }
+
+    fn set(&self, answer: Result<CheckResponse, tonic::Status>) {
+        *self.answer.lock().unwrap() = Some(answer);
+    }
+}
+
+fn status(code: i32, message: &str) -> Option<Status> {
+    Some(Status { code, message: message.to_owned(), details: Vec::new() })
+}
+
+fn allowed() -> CheckResponse {
+    let response = Some(HttpResponse::OkResponse(OkHttpResponse::default()));
+    CheckResponse { status: status(0, ""), http_response: response, ..CheckResponse::default() }
+}
+
+fn denied(code: i32) -> CheckResponse {
+    let header = |key: &str, value: &str| HeaderValueOption {
+        header: Some(HeaderValue { key: key.to_owned(), value: value.to_owned(), ..HeaderValue::default() }),
+        ..HeaderValueOption::default()
+    };
+    let response = DeniedHttpResponse {
+        status: Some(HttpStatus { code: 403 }),
+        headers: vec![
+            header("Content-Type", "application/json"),
+            header("set-cookie", "a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT"),
+            header("set-cookie", "b=2"),
+        ],
+        body: r#"{"error": "no"}"#.to_owned(),
+    };
+    CheckResponse {
+        status: status(code, "not yours"),
+        http_response: Some(HttpResponse::DeniedResponse(response)),
+        ..CheckResponse::default()
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_service_receives_the_values_of_the_instance() {
+    let service = GrpcService::default();
+    let url = service.start().await;
+    let mut file = NamedTempFile::new().unwrap();
+    writeln!(file, "s3cr3t").unwrap();
+    let handler = handler(&url, &format!("token_file: '{}'", file.path().display()));
+    let instance = instance(&[("Authorization", "Bearer x"), ("x-empty", "")]);
+    handler.check::<Authorization>(instance).await.expect_allowed().expect_valid(Duration::ZERO, -1);
+    let received = service.received.lock().unwrap().pop().unwrap();
+    assert_eq!(received.metadata().get("authorization").unwrap(), "Bearer s3cr3t");
+    assert_eq!(received.metadata().get("x-mixer-adapter-depth").unwrap(), "1");
+    let attributes = received.into_inner().attributes.unwrap();
+    assert_eq!(attributes.source.unwrap().principal, "alice");
+    assert_eq!(attributes.context_extensions, texts(&[("groups", "admin"), ("tenant", "shop")]));
+    let http = attributes.request.unwrap().http.unwrap();
+    assert_eq!((&*http.method, &*http.path, &*http.host), ("PUT", "/todos?done=1", "todo.example.com"));
+    assert_eq!(http.headers, texts(&[("authorization", "Bearer x")]));
+}
+
+#[tokio::test]
+async fn a_denial_by_grpc_has_the_status_the_headers_and_the_body_of_the_service() {
+    let service = GrpcService::default();
+    let handler = handler(&service.start().await, "caching_interval: 5s");
+    service.set(Ok(denied(7)));
+    let denial = check(&handler).await;
+    assert_eq!((denial.status().code, &*denial.status().message), (7, "not yours"));
+    assert_eq!(
+        (denial.valid_duration(), denial.valid_use_count()),
+        (Duration::from_secs(5), i32::MAX as u32)
+    );
+    let response = response(&denial);
+    assert_eq!((response.code, &*response.body), (403, r#"{"error": "no"}"#));
+    let cookies = "a=1; Expires=Wed 21 Oct 2026 07:28:00 GMT,b=2";
+    assert_eq!(response.headers, texts(&[("content-type", "application/json"), ("set-cookie", cookies)]));
+    service.set(Ok(CheckResponse { status: status(16, "who?"), ..CheckResponse::default() }));
+    let bare = CheckResult::from(check(&handler).await).status.unwrap();
+    assert_eq!((bare.code, &*bare.message, bare.details.len()), (16, "who?", 0));
+}
+
+#[tokio::test]
+async fn without_a_decision_by_grpc_the_request_is_denied() {
+    let service = GrpcService::default();
+    let url = service.start().await;
+    let (denying, allowing) = (handler(&url, ""), handler(&url, "on_error: ALLOW"));
+    let error = Some(HttpResponse::ErrorResponse(DeniedHttpResponse::default()));
+    let failed =
+        CheckResponse { http_response: error, status: status(13, "down"), ..CheckResponse::default() };
+    let answers = [
+        // Envoy would allow these two.
+        (Ok(CheckResponse::default()), false),
+        (Ok(denied(0)), false),
+        (Err(tonic::Status::invalid_argument("what?")), false),
+        (Err(tonic::Status::permission_denied("not you")), false),
+        (Err(tonic::Status::unimplemented("")), false),
+        (Ok(failed), true),
+        (Err(tonic::Status::unavailable("later")), true),
+        (Err(tonic::Status::internal("oh")), true),
+    ];
+    for (answer, is_outage) in answers {
+        let shown = format!("{answer:?}");
+        service.set(answer);
+        denying.check::<Authorization>(instance(&[])).await.expect_denied(Code::Unavailable, NO_DECISION);
+        let check = check(&allowing).await;
+        assert_eq!((check.is_allowed(), check.valid_use_count()), (is_outage, 0), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_allows_only_if_so_configured() {
+    let away = unused_url().await;
+    let slow = GrpcService { delay: Duration::from_secs(600), ..GrpcService::default() }.start().await;
+    for (url, protocol) in [(&away, "GRPC"), (&away, "HTTP"), (&away, "FORWARD_AUTH"), (&slow, "GRPC")] {
+        let settings = format!("protocol: {protocol}, timeout: 1s");
+        let denied = handler(url, &settings).check::<Authorization>(instance(&[])).await;
+        denied.expect_denied(Code::Unavailable, NO_DECISION).expect_valid(Duration::ZERO, -1);
+        let allowed = handler(url, &format!("{settings}, on_error: ALLOW"));
+        let allowed = allowed.check::<Authorization>(instance(&[])).await;
+        allowed.expect_allowed().expect_valid(Duration::ZERO, -1);
+    }
+}
+
+#[tokio::test]
+async fn the_service_receives_a_limited_number_of_calls_at_a_time() {
+    let service = GrpcService { delay: Duration::from_millis(50), ..GrpcService::default() };
+    let handler = Arc::new(handler(&service.start().await, "max_concurrent_calls: 2, timeout: 10s"));
+    let calls: Vec<_> = (0..10)
+        .map(|_| {
+            let handler = handler.clone();
+            tokio::spawn(async move { check(&handler).await.is_allowed() })
+        })
+        .collect();
+    for call in calls {
+        assert!(call.await.unwrap());
+    }
+    assert_eq!(service.received.lock().unwrap().len(), 10);
+    assert_eq!(service.most_open.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn servers_do_not_ask_each_other_in_a_circle() {
+    let service = GrpcService::default();
+    let handler = handler(&service.start().await, "on_error: ALLOW");
+    let depth =
+        |depth: &'static str| handler.check::<Authorization>(instance(&[("X-Mixer-Adapter-Depth", depth)]));
+    depth("2").await.expect_allowed();
+    for too_deep in ["3", "4000000000000", "1,1", "x"] {
+        depth(too_deep).await.expect_denied(Code::Unavailable, NO_DECISION);
+    }
+    let received = service.received.lock().unwrap();
+    let depths: Vec<_> =
+        received.iter().map(|call| call.metadata().get("x-mixer-adapter-depth").unwrap()).collect();
+    assert_eq!(depths, ["3"]);
+}
+
+/// A request as the service of HTTP has received it.
+#[derive(Clone, Debug)]
+struct Received {
+    method: Method,
+    url: Uri,
+    headers: HeaderMap,
+}
+
+type AnswerHeaders = Vec<(&'static str, &'static str)>;
+
+/// A service of HTTP with one answer, which records its requests.
+#[derive(Clone, Default)]
+struct HttpService {
+    answer: Arc<Mutex<(u16, AnswerHeaders, String)>>,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl HttpService {
+    async fn start(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(Self::answer).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    fn set(&self, status: u16, headers: &[(&'static str, &'static str)], body: &str) {
+        *self.answer.lock().unwrap() = (status, headers.to_vec(), body.to_owned());
+    }
+
+    fn last(&self) -> Received {
+        self.received.lock().unwrap().last().unwrap().clone()
+    }
+
+    #[expect(clippy::unused_async, reason = "handlers of axum are")]
+    async fn answer(State(service): State<Self>, method: Method, url: Uri, headers: HeaderMap) -> HttpAnswer {
+        service.received.lock().unwrap().push(Received { method, url, headers });
+        let (status, headers, body) = service.answer.lock().unwrap().clone();
+        let mut answer = body.into_response();
+        *answer.status_mut() = axum::http::StatusCode::from_u16(status).unwrap();
+        answer.headers_mut().clear();
+        for (name, value) in headers {
+            answer.headers_mut().append(name, value.parse().unwrap());
+        }
+        answer
+    }
+}
+
+#[tokio::test]
+async fn a_service_of_http_is_asked_with_the_method_and_the_path_of_the_request() {
+    let service = HttpService::default();
+    let handler = handler(&format!("{}/check/", service.start().await), "protocol: HTTP");
+    service.set(200, &[], "");
+    let instance = instance(&[("Cookie", "session=ü"), ("x-empty", "")]);
+    handler.check::<Authorization>(instance).await.expect_allowed();
+    let Received { method, url, headers } = service.last();
+    assert_eq!((method.as_str(), url.to_string().as_str()), ("PUT", "/check/todos?done=1"));
+    assert_eq!(headers["cookie"].as_bytes(), "session=ü".as_bytes());
+    assert_eq!(
+        (&headers["x-forwarded-host"], &headers["x-mixer-adapter-depth"]),
+        (&"todo.example.com".parse().unwrap(), &"1".parse().unwrap())
+    );
+    assert!(!headers.contains_key("x-empty") && !headers.contains_key("tenant"), "{headers:?}");
+    for (status, code) in [(204, 7), (302, 7), (403, 7), (404, 7), (401, 16), (429, 8)] {
+        service.set(status, &[], "");
+        assert_eq!(check(&handler).await.status().code, code, "{status}");
+    }
+    service.set(503, &[], "");
+    handler.check::<Authorization>(self::instance(&[])).await.expect_denied(Code::Unavailable, NO_DECISION);
+}
+
+#[tokio::test]
+async fn forward_authentication_asks_one_url_with_the_request_in_headers() {
+    let service = HttpService::default();
+    let url = format!("{}/oauth2/auth?allowed_groups=admin", service.start().await);
+    let handler = handler(&url, "protocol: FORWARD_AUTH");
+    service.set(202, &[], "");
+    handler.check::<Authorization>(instance(&[("cookie", "a=b")])).await.expect_allowed();
+    let Received { method, url, headers } = service.last();
+    assert_eq!((method.as_str(), url.to_string().as_str()), ("GET", "/oauth2/auth?allowed_groups=admin"));
+    let sent = ["cookie", "x-forwarded-method", "x-forwarded-host", "x-forwarded-uri"];
+    let sent = sent.map(|name| headers[name].to_str().unwrap());
+    assert_eq!(sent, ["a=b", "PUT", "todo.example.com", "/todos?done=1"]);
+}
+
+#[tokio::test]
+async fn a_denial_by_http_has_the_headers_that_clients_receive() {
+    let service = HttpService::default();
+    let url = service.start().await;
+    let handlers =
+        [handler(&url, "protocol: HTTP"), handler(&url, "protocol: HTTP, client_headers: [x-why]")];
+    let headers = [
+        ("location", "https://login.example.com/?rd=/todos"),
+        ("set-cookie", "csrf=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT"),
+        ("set-cookie", "b=2"),
+        ("x-why", "expired"),
+        ("server", "secret/1.0"),
+    ];
+    service.set(302, &headers, "Found");
+    let [default, named] =
+        [check(&handlers[0]).await, check(&handlers[1]).await].map(|check| response(&check));
+    assert_eq!((default.code, &*default.body), (302, "Found"));
+    let cookies = "csrf=1; Expires=Wed 21 Oct 2026 07:28:00 GMT,b=2";
+    let location = "https://login.example.com/?rd=/todos";
+    assert_eq!(default.headers, texts(&[("location", location), ("set-cookie", cookies)]));
+    assert_eq!(named.headers, texts(&[("x-why", "expired")]));
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_sent_is_denied_whatever_is_configured() {
+    let (service, other) = (HttpService::default(), HttpService::default());
+    service.set(200, &[], "");
+    other.set(200, &[], "");
+    let handler = handler(&service.start().await, "protocol: HTTP, on_error: ALLOW");
+    let elsewhere = format!("@{}/", other.start().await.trim_start_matches("http://"));
+    let with = |change: &dyn Fn(&mut ActionMsg)| {
+        let mut instance = instance(&[]);
+        change(instance.action.as_mut().unwrap());
+        instance
+    };
+    let unsendable = [
+        with(&|action| action.path = elsewhere.clone()),
+        with(&|action| action.path = String::new()),
+        with(&|action| action.path = "/a b".into()),
+        with(&|action| action.method = "A B".into()),
+        with(&|action| action.service = "a\nb".into()),
+        with(&|action| action.properties = properties(&[("x-a", "1\r\nx-b: 2")])),
+        with(&|action| action.properties = properties(&[("a b", "1")])),
+        with(&|action| action.properties = properties(&[("Content-Length", "10")])),
+        with(&|action| action.properties = properties(&[("host", "a")])),
+    ];
+    for instance in unsendable {
+        handler.check::<Authorization>(instance).await.expect_denied(Code::Unavailable, NO_DECISION);
+    }
+    assert!(service.received.lock().unwrap().is_empty() && other.received.lock().unwrap().is_empty());
+}
