@@ -46,14 +46,35 @@ impl Fallback {
 
     /// Notes what Redis granted to this server or took back, which is part of its share.
     pub(super) fn note(&self, undecided: Undecided<'_>, granted: i64) {
-        let Undecided { request, counter, limit, now, .. } = undecided;
-        if self.on_error != OnError::Local || granted == 0 || limit.valid.is_none() {
+        let amount = if undecided.request.amount < 0 { -granted } else { granted };
+        if amount != 0 {
+            self.count(undecided, amount);
+        }
+    }
+
+    /// Notes what all servers use: an equal part of it is not left of the share of this one.
+    pub(super) fn note_all(&self, undecided: Undecided<'_>, in_use: i64, servers: Option<u64>) {
+        let Undecided { counter, limit, now, .. } = undecided;
+        if self.on_error != OnError::Local || limit.valid.is_none() {
             return;
         }
-        let amount = if request.amount < 0 { -granted } else { granted };
-        let noted = QuotaRequest::new(amount).with_past_limit();
+        let servers = servers.and_then(|servers| i64::try_from(servers).ok()).unwrap_or(1);
+        let all = Limit { max: i64::MAX, ..limit };
+        let counted = i64::MAX - self.counters.state(counter.0, all, 0, 0, now).remaining;
+        let part = in_use / servers + i64::from(in_use % servers > 0);
+        if part > counted {
+            self.count(undecided, part - counted);
+        }
+    }
+
+    fn count(&self, undecided: Undecided<'_>, amount: i64) {
+        let Undecided { counter, limit, now, .. } = undecided;
+        if self.on_error != OnError::Local || limit.valid.is_none() {
+            return;
+        }
+        let counted = QuotaRequest::new(amount).with_past_limit();
         // Without room for the counter nothing is granted without Redis, either.
-        let _ = self.counters.apply(counter.0, limit, &noted, now);
+        let _ = self.counters.apply(counter.0, limit, &counted, now);
     }
 
     /// Decides about a request. `servers` is the number of servers that live, if it is known; `repeated` has the last answers.

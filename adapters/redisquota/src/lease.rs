@@ -92,7 +92,7 @@ struct Counter {
     /// The id of the lease that a trip is taking.
     taking: Option<u64>,
     is_idle: bool,
-    /// Leases that have ended, until the store has answered that it knows. It can be told twice.
+    /// Leases that have ended, until the store has answered. A return can be sent twice.
     returns: Vec<Return>,
     /// The number of sweeps since `returns` was empty.
     sweeps: u32,

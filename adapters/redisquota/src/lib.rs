@@ -202,6 +202,7 @@ impl RedisQuota {
         if !counted.is_repeated {
             self.fallback.note(undecided, counted.granted);
         }
+        self.fallback.note_all(undecided, counted.used, self.store.servers());
         if leases.is_some() {
             self.repeated.store(&instance.name, request, grant, now);
         }

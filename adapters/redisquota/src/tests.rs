@@ -352,8 +352,8 @@ async fn without_redis_everything_is_granted_only_if_the_configuration_says_so()
 async fn without_redis_a_server_grants_its_share_less_what_redis_granted_it() {
     let Some(mut redis) = Redis::start() else { return };
     let allocation = params::Quota { valid_duration: None, ..limit("allocation", 10) };
-    let quotas = || vec![limit("q", 10), limit("other", 10), allocation.clone()];
-    let (handler, _context) = open(redis.port(), patient(quotas(), params::OnError::Local)).await;
+    let quotas = || vec![limit("q", 10), limit("other", 10), limit("most", 10), allocation.clone()];
+    let (handler, context) = open(redis.port(), patient(quotas(), params::OnError::Local)).await;
     // Two servers that were closed a moment ago still count.
     let in_ten_seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() + 10_000;
@@ -367,11 +367,18 @@ async fn without_redis_a_server_grants_its_share_less_what_redis_granted_it() {
     };
     tokio::time::timeout(Duration::from_secs(9), known).await.unwrap();
     assert_eq!(ask(&handler, "q", 2).await, 2);
+    // Another handler of this server uses most of it, as this one learns when it is refused.
+    let params = patient(quotas(), params::OnError::Local);
+    let params = Params { redis_server_url: format!("127.0.0.1:{}", redis.port()), ..params };
+    let other: RedisQuota = context.open_handler(params).await.unwrap();
+    assert_eq!((ask(&other, "most", 7).await, ask(&handler, "most", 4).await), (7, 0));
     redis.kill();
     eventually(&handler, false).await;
     // A third of 10, less 2.
     assert_eq!((ask(&handler, "q", 1).await, ask(&handler, "q", 1).await), (1, 0));
     assert_eq!((ask(&handler, "other", 4).await, ask(&handler, "other", 3).await), (0, 3));
+    // A third of 10, less a third of 7, rounded up.
+    assert_eq!(ask(&handler, "most", 1).await, 0);
     assert_eq!(ask(&handler, "allocation", 1).await, 0);
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicI64;
 
 use super::*;
 
-async fn granted(handler: &RedisQuota, requests: i64) -> i64 {
+pub(super) async fn granted(handler: &RedisQuota, requests: i64) -> i64 {
     let mut granted = 0;
     for _ in 0..requests {
         granted += ask(handler, "q", 1).await;
