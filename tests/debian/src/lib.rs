@@ -1,11 +1,15 @@
 //! Programs of Debian and of npm, which are installed when a test needs them first.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod cerbos;
 mod npm;
 mod redis;
 
+pub use cerbos::Cerbos;
 pub use npm::npm_program;
-pub use redis::{Redis, free_port};
+pub use redis::Redis;
+
+use redis::free_port;
 
 use std::{
     fs,

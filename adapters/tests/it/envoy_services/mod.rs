@@ -8,6 +8,7 @@ mod connections;
 mod counts;
 mod denials;
 mod examples;
+mod external;
 mod failures;
 mod limits;
 mod logs;
