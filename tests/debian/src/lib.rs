@@ -7,9 +7,7 @@ mod redis;
 
 pub use cerbos::Cerbos;
 pub use npm::npm_program;
-pub use redis::Redis;
-
-use redis::free_port;
+pub use redis::{Redis, free_port};
 
 use std::{
     fs,

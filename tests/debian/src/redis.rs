@@ -166,6 +166,6 @@ fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 /// Returns a port that nothing listens on.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
