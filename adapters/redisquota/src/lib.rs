@@ -27,7 +27,7 @@ use std::{
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest,
-    metrics::{Counter, Events, Gauge, Series},
+    metrics::{Counter, Gauge, Histogram, Metrics, Series, exponential_buckets},
 };
 use mixer_adapter_quota::{Dedup, Limit, Limits, SharedFingerprint};
 use mixer_adapter_templates::{Quota, quota};
@@ -68,10 +68,38 @@ pub struct RedisQuota {
     /// The answers of this server, which include those from leases.
     repeated: Dedup,
     leases: Option<Arc<Mutex<Leases>>>,
-    from_leases: Events,
-    /// Requests that were refused because of leases of other servers, by quota.
-    early_refusals: Series<Counter, 1>,
+    counts: Counts,
     opened: Instant,
+}
+
+/// Metrics by quota.
+#[derive(Debug)]
+struct Counts {
+    /// Requests that were granted without a trip.
+    from_leases: Series<Counter, 1>,
+    /// Requests that were refused because of leases of other servers.
+    early_refusals: Series<Counter, 1>,
+    trip_seconds: Series<Histogram, 1>,
+}
+
+impl Counts {
+    fn new(metrics: &Metrics) -> Self {
+        let buckets = exponential_buckets(0.000_1, 2.0, 14);
+        let by_quota = |name, help| metrics.counter(name, help, ["quota"]);
+        Self {
+            from_leases: by_quota("grants_from_leases", "Requests that were granted without a trip to Redis"),
+            early_refusals: by_quota(
+                "early_refusals",
+                "Requests that were refused because of leases of other servers",
+            ),
+            trip_seconds: metrics.histogram(
+                "trip_seconds",
+                "Time until Redis answers a request",
+                ["quota"],
+                buckets,
+            ),
+        }
+    }
 }
 
 /// The name of this process among the servers of a Redis.
@@ -109,12 +137,7 @@ impl RedisQuota {
             store,
             fallback: Fallback::new(on_error, metrics),
             leases,
-            from_leases: metrics.events("granted_from_leases"),
-            early_refusals: metrics.counter(
-                "early_refusals",
-                "Requests that were refused because of leases of other servers",
-                ["quota"],
-            ),
+            counts: Counts::new(metrics),
             opened,
         })
     }
@@ -171,7 +194,11 @@ impl RedisQuota {
             id: call.trip.id,
             was_sent: true,
         });
+        let begin = Instant::now();
         let counted = self.store.call(&call, wait).await;
+        if counted.is_ok() {
+            self.counts.trip_seconds.with([&instance.name]).observe(begin.elapsed().as_secs_f64());
+        }
         if let Some(taking) = &mut taking {
             match &counted {
                 Ok(counted) => {
@@ -197,7 +224,7 @@ impl RedisQuota {
         let in_use = counted.used - counted.leased;
         let is_refused = !counted.is_repeated && request.amount > 0 && counted.granted == 0;
         if is_refused && in_use.saturating_add(request.amount) <= limit.max {
-            self.early_refusals.with([&instance.name]).inc();
+            self.counts.early_refusals.with([&instance.name]).inc();
         }
         if !counted.is_repeated {
             self.fallback.note(undecided, counted.granted);
@@ -212,7 +239,7 @@ impl RedisQuota {
     /// Returns the answer to a request that a lease covers.
     fn grant_leased(&self, leased: LeasedGrant, undecided: Undecided<'_>) -> Grant {
         let Undecided { instance, request, limit, now, .. } = undecided;
-        self.from_leases.add(1);
+        self.counts.from_leases.with([instance]).inc();
         self.fallback.note(undecided, request.amount.abs());
         let valid = leased.valid.or(limit.valid).unwrap_or_default();
         let valid = if request.amount > 0 { valid } else { Duration::ZERO };

@@ -5,13 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use mixer_adapter_core::{
     Context,
     adapter::Warning,
-    metrics::{Events, Gauge, Histogram, exponential_buckets},
+    metrics::{Events, Gauge},
 };
 use mixer_adapter_net::Backoff;
 use mixer_adapter_quota::SharedFingerprint;
@@ -126,7 +126,6 @@ pub(super) struct Store {
     context: Context,
     lost: Events,
     connected: Gauge,
-    seconds: Histogram,
 }
 
 impl Store {
@@ -140,8 +139,6 @@ impl Store {
     ) -> Self {
         let metrics = context.metrics();
         let connected = metrics.gauge("connected", "Whether there is a connection to Redis", []);
-        let buckets = exponential_buckets(0.000_1, 2.0, 14);
-        let seconds = metrics.histogram("trip_seconds", "Time until Redis answers a call", [], buckets);
         Self {
             connector,
             call: Script::new(&format!("{clock}{CALL}")),
@@ -152,7 +149,6 @@ impl Store {
             servers: AtomicU64::new(0),
             lost: metrics.events("connections_lost"),
             connected: connected.with([]),
-            seconds: seconds.with([]),
             context,
         }
     }
@@ -257,10 +253,8 @@ impl Store {
             return Err(StoreError::Away);
         };
         let invocation = self.invocation(call);
-        let begin = Instant::now();
         match timeout(limit, established.connection.invoke::<CallReply>(&invocation)).await {
             Ok(Ok((granted, valid, used, reset_after, is_repeated, lease, life, leased))) => {
-                self.seconds.observe(begin.elapsed().as_secs_f64());
                 established.timeouts.store(0, Relaxed);
                 Ok(Counted {
                     granted,

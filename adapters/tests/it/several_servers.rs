@@ -73,9 +73,8 @@ async fn three_servers_grant_a_limit_of_1000_to_1000_of_1800_requests() {
     assert_eq!(granted, 1000);
     // Another key has a limit of its own.
     assert!(servers[0].ask("b").await);
-    let without_trip = servers.iter().map(|server| {
-        server.metric("mixer_adapter_events_total{adapter=\"redisquota\",event=\"granted_from_leases\"}")
-    });
+    let without_trip =
+        servers.iter().map(|server| server.metric("adapter_redisquota_grants_from_leases_total{"));
     let without_trip: f64 = without_trip.sum();
     assert!(without_trip > 500.0, "{without_trip}");
 }
