@@ -2,15 +2,16 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Ran, Server, eventually, run};
+use crate::support::{Ran, Server, binary, eventually, run};
 use tempfile::TempDir;
+use test_pki::{Authority, Files};
 
-/// A configuration that asks the external authorization server at an address about each request.
-fn asking(address: &str) -> String {
+/// A configuration that asks the external authorization server at a URL about each request.
+fn asking(url: &str, more: &str) -> String {
     format!(
         "kind: handler
 metadata: {{name: other, namespace: istio-system}}
-spec: {{compiledAdapter: extauthz, params: {{url: 'http://{address}', timeout: 10s}}}}
+spec: {{compiledAdapter: extauthz, params: {{url: '{url}', timeout: 10s{more}}}}}
 ---
 kind: instance
 metadata: {{name: request, namespace: istio-system}}
@@ -25,6 +26,32 @@ spec: {{actions: [{{handler: other, instances: [request]}}]}}
     )
 }
 
+/// Denies `/admin` with a response in JSON.
+const DENYING: &str = r#"kind: handler
+metadata: {name: closed, namespace: istio-system}
+spec:
+  compiledAdapter: denier
+  params:
+    status:
+      code: 7
+      message: only for admins
+      details:
+      - "@type": type.googleapis.com/istio.policy.v1beta1.DirectHttpResponse
+        code: Forbidden
+        body: '{"error": "no"}'
+        headers: {content-type: application/json}
+---
+kind: instance
+metadata: {name: any, namespace: istio-system}
+spec: {compiledTemplate: checknothing, params: {}}
+---
+kind: rule
+metadata: {name: close, namespace: istio-system}
+spec:
+  match: request.url_path == "/admin"
+  actions: [{handler: closed, instances: [any]}]
+"#;
+
 fn server(configuration: &str) -> (Server, TempDir) {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("config.yaml"), configuration).unwrap();
@@ -38,32 +65,8 @@ fn check(server: &Server, path: &str) -> Ran {
 
 #[test]
 fn another_server_decides_with_the_response_to_the_client() {
-    let denying = "kind: handler
-metadata: {name: closed, namespace: istio-system}
-spec:
-  compiledAdapter: denier
-  params:
-    status:
-      code: 7
-      message: only for admins
-      details:
-      - \"@type\": type.googleapis.com/istio.policy.v1beta1.DirectHttpResponse
-        code: Forbidden
-        body: '{\"error\": \"no\"}'
-        headers: {content-type: application/json}
----
-kind: instance
-metadata: {name: any, namespace: istio-system}
-spec: {compiledTemplate: checknothing, params: {}}
----
-kind: rule
-metadata: {name: close, namespace: istio-system}
-spec:
-  match: request.url_path == \"/admin\"
-  actions: [{handler: closed, instances: [any]}]
-";
-    let (other, _denying) = server(denying);
-    let (asking, _asking) = server(&asking(&other.grpc));
+    let (other, _denying) = server(DENYING);
+    let (asking, _asking) = server(&asking(&format!("http://{}", other.grpc), ""));
     for server in [&other, &asking] {
         server.until("/readyz", "\r\n\r\nready");
     }
@@ -78,9 +81,51 @@ spec:
 }
 
 #[test]
+fn a_server_with_tls_is_asked_with_the_token() {
+    let (files, authority) = (Files::new(), Authority::new());
+    let own = authority.issue(&["localhost"]);
+    let files_of = [("ca.pem", authority.pem()), ("own.pem", own.certificate), ("own.key", own.key)];
+    let [ca, certificate, key] = files_of.map(|(name, content)| files.write(name, &content));
+    let tokens = files.write("tokens", "gateway s3cret\n");
+    let token = files.write("token", "s3cret\n");
+    let denying = files.write("denying.yaml", DENYING);
+    let secured = [
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--token-file",
+        &tokens,
+        "--config",
+        &denying,
+    ];
+    let other = Server::start(&secured);
+    let url = format!("https://localhost:{}", other.grpc.rsplit_once(':').unwrap().1);
+    let asked = |more: &str, authorities: &str| {
+        let config = files.write("asking.yaml", &asking(&url, more));
+        let mut serve = binary();
+        serve.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"]);
+        let (server, _) = Server::spawn(serve.args(["--config", &config]).env("SSL_CERT_FILE", authorities));
+        for server in [&other, &server] {
+            server.until("/readyz", "\r\n\r\nready");
+        }
+        ["/shop", "/admin"].map(|path| check(&server, path).stdout)
+    };
+    let with_token = format!(", tokenFile: '{token}'");
+    let [allowed, denied] = asked(&with_token, &ca);
+    assert!(allowed.starts_with("allowed"), "{allowed}");
+    assert!(denied.contains("only for admins"), "{denied}");
+    // Without the token, and with a certificate of an unknown authority.
+    let stranger = files.write("stranger.pem", &Authority::new().pem());
+    for answers in [asked("", &ca), asked(&with_token, &stranger)] {
+        assert!(answers.iter().all(|answer| answer.contains("made no decision")), "{answers:?}");
+    }
+}
+
+#[test]
 fn a_server_that_asks_itself_denies() {
     let (server, directory) = server("");
-    replace(directory.path(), &asking(&server.grpc));
+    replace(directory.path(), &asking(&format!("http://{}", server.grpc), ""));
     eventually("the request is denied", || {
         check(&server, "/shop").stdout.contains("the authorization service made no decision").then_some(())
     });
