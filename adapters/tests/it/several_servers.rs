@@ -10,6 +10,7 @@ use mixer_adapter_envoy::proto::envoy::{
         RateLimitRequest, rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient,
     },
 };
+use serde_json::{Value as Json, json};
 use test_debian::Redis;
 
 /// A server with the example, whose window is longer than the test.
@@ -95,4 +96,11 @@ async fn a_server_is_ready_without_redis_and_warns_until_it_is_back() {
     eventually("the warning ends", || (!limited.server.get("/readyz").contains("warning")).then_some(()));
     assert_eq!(limited.metric("adapter_redisquota_connected{"), 1.0);
     assert!(limited.ask("a").await);
+    let status: Json =
+        serde_json::from_str(limited.server.get("/status").split_once("\r\n\r\n").unwrap().1).unwrap();
+    let connected = json!({
+        "series": "adapter_redisquota_connected{handler=\"limits.handler.istio-system\"}",
+        "value": 1.0,
+    });
+    assert!(status["metrics"].as_array().unwrap().contains(&connected), "{}", status["metrics"]);
 }

@@ -32,9 +32,24 @@ pub(super) fn status(admin: &Admin) -> Json {
         "explain": explain,
         "adapters": adapters.collect::<Vec<_>>(),
         "handlers": { "open": host.handlers().live_count(), "cached": host.handlers().cached_count() },
+        "metrics": handler_metrics(&host.adapters().handler_metrics().unwrap_or_default()),
         "in_use": snapshot.as_deref().map(in_use),
         "cache": snapshot.as_deref().and_then(cache),
     })
+}
+
+/// The maximum number of series of handlers that are shown.
+const MAX_SERIES: usize = 200;
+
+/// Returns the metrics of handlers on a page of OpenMetrics, without the buckets of histograms.
+fn handler_metrics(page: &str) -> Vec<Json> {
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    let series = lines.filter_map(|line| line.rsplit_once(' '));
+    series
+        .filter(|(series, _)| !series.contains("_bucket{"))
+        .filter_map(|(series, value)| Some(json!({ "series": series, "value": value.parse::<f64>().ok()? })))
+        .take(MAX_SERIES)
+        .collect()
 }
 
 /// Returns the resources of the configuration in use and their counters since they were first in use. Beyond a limit, further
@@ -156,4 +171,22 @@ fn cache(snapshot: &Snapshot) -> Option<Json> {
             "evictions": counts.evictions.load(Relaxed),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_handlers_are_shown_without_comments_and_buckets() {
+        let page = "# TYPE adapter_a_seconds histogram\nadapter_a_seconds_sum{handler=\"h\"} 0.5\n\
+                    adapter_a_seconds_bucket{le=\"1.0\",handler=\"h\"} 2\nadapter_b{handler=\"h\",quota=\"a b\"} 3\n";
+        let shown = handler_metrics(page);
+        let expected = [
+            json!({ "series": "adapter_a_seconds_sum{handler=\"h\"}", "value": 0.5 }),
+            json!({ "series": "adapter_b{handler=\"h\",quota=\"a b\"}", "value": 3.0 }),
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(handler_metrics(&page.repeat(MAX_SERIES)).len(), MAX_SERIES);
+    }
 }

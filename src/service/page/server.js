@@ -46,6 +46,12 @@ function resources(used) {
   show("instances", ...shown(["instance", "built", "failed"], instances, "Instances"));
 }
 
+function metrics(series) {
+  if (!series.length) return show("metrics");
+  const rows = series.map((one) => [one.series, one.value]);
+  show("metrics", table(["series", "value"], rows, "Metrics of handlers"));
+}
+
 function quotas(used) {
   if (!used || !used.quotas.length) return show("quotas");
   const state = (limit) => {
@@ -257,6 +263,7 @@ repeat(async () => {
   use(status, config);
   resources(status.in_use);
   quotas(status.in_use);
+  metrics(status.metrics);
   show("sources", ...(config ? config.sources.map(source) : []));
   adapters(status);
   cache(status.cache);
