@@ -1,7 +1,7 @@
 use prometheus_client::collector::Collector;
 use tonic::service::Routes;
 
-use super::rpc::Rpc;
+use super::{admin::FailureCounters, rpc::Rpc};
 use mixer_adapter_host::handler::BoxFuture;
 
 /// Services of a server besides its adapters and the Mixer API.
@@ -16,6 +16,8 @@ pub(super) struct AdditionalServices {
     pub(super) descriptors: &'static [u8],
     /// Metrics.
     pub(super) collector: Box<dyn Collector>,
+    /// Failures for the state on the admin port.
+    pub(super) failure_counters: FailureCounters,
     /// Ends open streams when the server stops, which otherwise waits for them.
     pub(super) stop: Box<dyn FnOnce() + Send>,
     /// Finishes pending work after the last call, before handlers close.

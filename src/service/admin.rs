@@ -1,6 +1,9 @@
 //! The admin port: HTTP for people and machines. No page but `/explain` and `/decisions` shows values of a configuration or of
 //! requests, which may hold secrets.
 
+mod activity;
+mod history;
+mod problems;
 mod status;
 
 use std::{future, sync::Arc, time::Duration};
@@ -8,7 +11,7 @@ use std::{future, sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     body::{Body, HttpBody as _},
-    extract::{Request, State},
+    extract::{RawQuery, Request, State},
     http::{
         HeaderMap, StatusCode,
         header::{AUTHORIZATION, CONNECTION, HOST, WWW_AUTHENTICATE},
@@ -24,9 +27,13 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::{
     sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit},
-    time::timeout,
+    time::{MissedTickBehavior, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+pub(super) use activity::{Activity, FailureCounters};
+#[cfg(feature = "envoy")]
+pub(super) use problems::Kind as ProblemKind;
 
 use super::{Readiness, exposition, page};
 use mixer_adapter_config::source::SourceStatus;
@@ -34,8 +41,9 @@ use mixer_adapter_core::framework::is_this_machine;
 use mixer_adapter_engine::{ConfigStatus, Mixer};
 use mixer_adapter_host::Host;
 use mixer_adapter_net::{
-    Connection, ConnectionLimits, Listener, Protocol, Tokens, Workers, max_open_files, tls,
+    Connection, ConnectionLimits, LimitHits, Listener, Protocol, Tokens, Workers, max_open_files, tls,
 };
+use status::Status;
 
 /// The number of sessions that `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
@@ -51,6 +59,23 @@ pub(super) struct Admin {
     pub(super) started: u64,
     /// Whether `/explain` and `/decisions` answer.
     pub(super) explain: bool,
+    /// How often the limits of the server were hit.
+    pub(super) hits: Arc<LimitHits>,
+    /// Further counters of failures.
+    pub(super) failure_counters: Arc<[FailureCounters]>,
+    pub(super) activity: Arc<Mutex<Activity>>,
+}
+
+impl Admin {
+    /// Observes the server once a second, until this is dropped.
+    pub(super) async fn observe(self) {
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            seconds.tick().await;
+            self.activity.lock().observe(&self);
+        }
+    }
 }
 
 /// Who may use the admin port.
@@ -74,7 +99,7 @@ pub(super) fn router(
     let vitals = vitals(admin.readiness.clone(), registry, Some(admin.host.clone()));
     let pages = Router::new()
         .route("/", get(|| async { page::SERVER.response() }))
-        .route("/status", get(async |State(admin): State<Admin>| Json(status::status(&admin))))
+        .route("/status", get(status))
         .route("/sessions", get(sessions))
         .route("/config", get(config))
         .with_state(admin)
@@ -286,6 +311,11 @@ async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
     let sources = join_all(watched.iter().map(|watched| watched.status())).await;
     let status = config.lock().clone();
     Json(Some(Config { status, sources: sources.into_iter().flatten().collect() }))
+}
+
+/// The state of the server; `?brief` omits its resources.
+async fn status(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Json<Status> {
+    Json(Status::new(&admin, query.as_deref() == Some("brief")))
 }
 
 async fn sessions(State(admin): State<Admin>) -> Json<serde_json::Value> {

@@ -17,6 +17,7 @@ use tower_service::Service as _;
 
 use super::{
     additional::AdditionalServices,
+    admin::ProblemKind,
     families::{Encoded, Families, Scraped, loaded},
     rpc::rpc,
     server::Server,
@@ -57,6 +58,7 @@ impl Server {
         let (stopped, watched) = (services.clone(), services.clone());
         self.readiness().warn(move || watched.missing_settings());
         let counters = services.counters().clone();
+        let failing = counters.clone();
         let metrics = Scraped(move |families: &mut Families<'_>| encode(&counters, families));
         self.add(AdditionalServices {
             names: NAMES.into(),
@@ -71,10 +73,22 @@ impl Server {
             }),
             descriptors: include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
             collector: Box::new(metrics),
+            failure_counters: Box::new(move || failure_counters(&failing)),
             stop: Box::new(move || stopped.stop()),
             finish: Box::pin(async move { services.flush().await }),
         })
     }
+}
+
+/// Returns the counters of failures.
+fn failure_counters(counters: &Counters) -> Vec<(ProblemKind, u64)> {
+    let limits = |outcome| counters.rate_limits[outcome as usize].load(Relaxed);
+    vec![
+        (ProblemKind::RateLimits, limits(RateLimitOutcome::Failed)),
+        (ProblemKind::UnmatchedQuotas, limits(RateLimitOutcome::Unmatched)),
+        (ProblemKind::QuotasNotReturned, counters.hits_lost.load(Relaxed)),
+        (ProblemKind::LogEntries, counters.lost().values().sum()),
+    ]
 }
 
 /// Encodes the metrics of the services.

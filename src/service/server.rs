@@ -23,7 +23,7 @@ use tower_service::Service;
 use super::{
     Readiness, ServerOptions,
     additional::AdditionalServices,
-    admin::{self, Admin, AdminSecurity},
+    admin::{self, Admin, AdminSecurity, FailureCounters},
     backend, decisions, engine_metrics,
     expiry::keep_time,
     explain,
@@ -162,6 +162,7 @@ impl Server {
             routes: Box::new(move |routes| routes.add_service(service)),
             descriptors: &[],
             collector: Box::new(collector),
+            failure_counters: Box::new(Vec::new),
             stop: Box::new(|| {}),
             finish: Box::pin(ready(())),
         })
@@ -310,13 +311,14 @@ impl Bound {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
         let routes = reflection(health, &descriptors(&server.host, &server.additional))?;
-        let GrpcPort { service, mut registry, stops, finish } = server.grpc_port(routes, &listener);
+        let GrpcPort { service, mut registry, stops, finish, failure_counters } =
+            server.grpc_port(routes, &listener);
         let hits = server.hits.clone();
         metrics::add_limits(&mut registry, hits.clone());
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = admin {
-            server.serve_admin(listener, registry, &draining, &background)?;
+            server.serve_admin(listener, registry, failure_counters, &draining, &background)?;
         }
         let Server { host, mixer, options, readiness, tls, authorization, .. } = server;
         let (keep_time, stop_keeping) =
@@ -373,6 +375,7 @@ struct GrpcPort {
     registry: Registry,
     stops: Vec<Box<dyn FnOnce() + Send>>,
     finish: Vec<BoxFuture<'static, ()>>,
+    failure_counters: Vec<FailureCounters>,
 }
 
 impl Server {
@@ -400,13 +403,14 @@ impl Server {
         let max_instances = limits.instances;
         let mut methods = HostMethods { host: self.host.clone(), rpcs, max_instances, is_mounted: false };
         let mut registry = metrics::registry(&self.host);
-        let (mut stops, mut finish) = (Vec::new(), Vec::new());
+        let (mut stops, mut finish, mut failure_counters) = (Vec::new(), Vec::new(), Vec::new());
         for services in std::mem::take(&mut self.additional) {
             methods.rpcs.extend(services.rpcs);
             routes = (services.routes)(routes);
             registry.register_collector(services.collector);
             stops.push(services.stop);
             finish.push(services.finish);
+            failure_counters.push(services.failure_counters);
         }
         registry.register_collector(Box::new(Scraped(process_metrics::encode)));
         registry.register_collector(Box::new(McpMetrics));
@@ -423,7 +427,7 @@ impl Server {
             self.options.call_limits(),
             routes.prepare(),
         );
-        GrpcPort { service, registry, stops, finish }
+        GrpcPort { service, registry, stops, finish, failure_counters }
     }
 
     /// Serves the admin port on another thread until `draining` is cancelled.
@@ -431,6 +435,7 @@ impl Server {
         &self,
         listener: Listener,
         registry: Registry,
+        failure_counters: Vec<FailureCounters>,
         draining: &CancellationToken,
         background: &TaskTracker,
     ) -> Result<(), ServerError> {
@@ -458,7 +463,11 @@ impl Server {
             readiness: self.readiness.clone(),
             config: self.config.clone(),
             mixer: self.mixer.clone(),
+            hits: self.hits.clone(),
+            failure_counters: failure_counters.into(),
+            activity: Arc::default(),
         };
+        let observe = admin.clone().observe();
         let private = match explained {
             Some(mixer) => {
                 explain::router(mixer.clone(), Handle::current()).merge(decisions::router(mixer.clone()))
@@ -474,7 +483,10 @@ impl Server {
             let _thread = thread;
             // Sockets belong to the runtime that polls them.
             match listener.moved() {
-                Ok(listener) => admin::serve(listener, router, draining).await,
+                Ok(listener) => tokio::select! {
+                    () = admin::serve(listener, router, draining) => {}
+                    () = observe => {}
+                },
                 Err(error) => tracing::error!(%error, "the admin port cannot be served"),
             }
         };

@@ -104,6 +104,7 @@ impl RuntimeHandler {
         let answer = self.target.call(template, self.request(template, instances, quota), caller).await;
         self.counts.calls.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), start.elapsed());
         answer.inspect_err(|status| {
+            self.counts.calls.set_last_failure(status.code(), status.message());
             if !self.target.logs_failures() {
                 self.log_failure(template, names, caller, status);
             }

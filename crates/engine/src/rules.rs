@@ -121,9 +121,19 @@ pub(crate) struct HeaderTemplate {
 }
 
 impl Table {
+    /// Iterates over the rules of all namespaces.
+    fn all(&self) -> impl Iterator<Item = &Rules> {
+        std::iter::once(&self.default).chain(self.by_namespace.values())
+    }
+
     /// Iterates over the slots of all attributes that the rules read or set.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        std::iter::once(&self.default).chain(self.by_namespace.values()).flat_map(Rules::slots)
+        self.all().flat_map(Rules::slots)
+    }
+
+    /// Iterates over the destinations of all rules.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        self.all().flat_map(|rules| &rules.destinations)
     }
 
     /// Iterates over the rules that apply to a namespace: the default namespace's, then its own.

@@ -1,7 +1,7 @@
 //! The snapshot: an immutable, compiled configuration. A request uses the same snapshot from start to end.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -91,6 +91,24 @@ impl Snapshot {
     /// Returns where a rule is written: a file and a line, or the address of a server.
     pub fn place(&self, rule: &str) -> Option<&str> {
         Some(&self.places.get(rule)?.place)
+    }
+
+    /// Iterates over the full names and the places of all rules.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.places.iter().map(|(rule, place)| (&**rule, &*place.place))
+    }
+
+    /// Returns the full names of the rules that call a handler.
+    pub fn rules_of(&self, handler: &str) -> BTreeSet<&str> {
+        let tables = [&self.checks, &self.reports, &self.quotas, &self.generators];
+        let destinations = tables.into_iter().flat_map(Table::destinations);
+        let of_handler = destinations.filter(|destination| &*destination.handler.name == handler);
+        of_handler.flat_map(|destination| &destination.groups).map(|group| &*group.rule).collect()
+    }
+
+    /// Returns whether parts of the configuration were omitted because of faults.
+    pub fn has_faults(&self) -> bool {
+        self.has_faults
     }
 
     /// Returns whether answers to checks are cached.

@@ -1,11 +1,13 @@
 //! Metrics of calls by gRPC code, recorded without locks.
 
 use std::{
+    fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-use mixer_adapter_core::framework::log_limit::FailureLogLimit;
+use mixer_adapter_core::framework::{log_limit::FailureLogLimit, log_text::log_text};
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
     metrics::MetricType,
@@ -24,8 +26,19 @@ const CODES: usize = 17;
 pub struct CallMetrics {
     codes: [AtomicU64; CODES],
     latency: Latency,
+    last_failure: Mutex<Option<CallFailure>>,
     /// Limits the lines about failed calls.
     pub(crate) failure_log: FailureLogLimit,
+}
+
+/// The reason that a call failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallFailure {
+    /// The code.
+    pub code: Code,
+    /// The first KiB of the message.
+    pub message: String,
 }
 
 /// A histogram of durations.
@@ -40,6 +53,19 @@ impl CallMetrics {
     pub fn record(&self, code: Code, took: Duration) {
         self.codes[code as usize].fetch_add(1, Relaxed);
         self.latency.record(took);
+    }
+
+    /// Remembers why a call failed.
+    pub fn set_last_failure(&self, code: Code, message: impl fmt::Display) {
+        // Another failure at the same time is as good.
+        if let Some(mut last) = self.last_failure.try_lock() {
+            *last = Some(CallFailure { code, message: log_text(message) });
+        }
+    }
+
+    /// Returns why the last failed call failed; `None` if none did.
+    pub fn last_failure(&self) -> Option<CallFailure> {
+        self.last_failure.lock().clone()
     }
 
     /// The latency of all calls.
@@ -70,21 +96,73 @@ impl Latency {
 
     /// Returns the mean of all durations; `None` if there was none.
     pub fn mean(&self) -> Option<Duration> {
-        let count: u64 = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum();
+        let count: u64 = self.counts().0.iter().sum();
         self.nanos.load(Relaxed).checked_div(count).map(Duration::from_nanos)
+    }
+
+    /// Returns the number of durations in each bucket.
+    pub fn counts(&self) -> LatencyCounts {
+        LatencyCounts(self.buckets.each_ref().map(|bucket| bucket.load(Relaxed)))
+    }
+}
+
+/// The durations of a [`Latency`] at a time, or between two times.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LatencyCounts([u64; BOUNDS.len() + 1]);
+
+impl LatencyCounts {
+    /// Returns the durations since an earlier time.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut counts = self.0;
+        counts.iter_mut().zip(earlier.0).for_each(|(count, earlier)| *count = count.saturating_sub(earlier));
+        Self(counts)
+    }
+
+    /// Estimates a quantile from 0 to 1 within its bucket; `None` without durations. Durations over 5 s count as 5 s.
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let count: u64 = self.0.iter().sum();
+        let rank = quantile * count as f64;
+        let (mut before, mut lower) = (0.0, 0.0);
+        for (count, upper) in self.0.iter().zip(BOUNDS) {
+            let within = *count as f64;
+            if within > 0.0 && before + within >= rank {
+                return Some(Duration::from_secs_f64(lower + (upper - lower) * (rank - before) / within));
+            }
+            (before, lower) = (before + within, upper);
+        }
+        (count > 0).then(|| Duration::from_secs_f64(lower))
     }
 }
 
 impl EncodeMetric for &Latency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+        let LatencyCounts(counts) = self.counts();
         let bounds = BOUNDS.iter().copied().chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
         let sum = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
         encoder.encode_histogram::<NoLabelSet>(sum, counts.iter().sum(), &buckets, None)
     }
 
     fn metric_type(&self) -> MetricType {
         MetricType::Histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_estimated_within_its_bucket() {
+        let latency = Latency::default();
+        assert_eq!(latency.counts().quantile(0.5), None);
+        (0..10).for_each(|_| latency.record(Duration::from_micros(200)));
+        let earlier = latency.counts();
+        // In the bucket from 100 to 250 µs.
+        assert_eq!(earlier.quantile(0.5), Some(Duration::from_micros(175)));
+        latency.record(Duration::from_secs(60));
+        assert_eq!(latency.counts().since(&earlier).quantile(0.5), Some(Duration::from_secs(5)));
+        assert_eq!(latency.counts().since(&latency.counts()).quantile(0.5), None);
     }
 }

@@ -1,41 +1,78 @@
 //! `/status`: the state of the program, its resources and their counters, for the page and for other programs.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{collections::HashSet, sync::atomic::Ordering::Relaxed};
 
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tonic::Code;
 
-use super::Admin;
+use super::{
+    Admin,
+    activity::level,
+    problems::{Level, Problem},
+};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{Mixer, QuotaCounts, Snapshot};
 use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
-/// Returns the state of a server.
-pub(super) fn status(admin: &Admin) -> Json {
-    let Admin { host, readiness, mixer, started, explain, .. } = admin;
-    let counts = host.sessions().counts();
-    let adapters = host.adapters().iter().map(|adapter| {
-        let sessions = counts.iter().find(|(name, _)| *name == adapter.name);
-        json!({
-            "name": adapter.name,
-            "description": adapter.description,
-            "templates": adapter.templates.iter().map(|template| template.name).collect::<Vec<_>>(),
-            "sessions": sessions.map_or(0, |(_, count)| *count),
-        })
-    });
-    let snapshot = mixer.as_ref().and_then(|mixer| Mixer::snapshot(mixer));
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "started": started,
-        "pending": readiness.pending(),
-        "warnings": readiness.warnings(),
-        "explain": explain,
-        "adapters": adapters.collect::<Vec<_>>(),
-        "handlers": { "open": host.handlers().live_count(), "cached": host.handlers().cached_count() },
-        "metrics": handler_metrics(&host.adapters().handler_metrics().unwrap_or_default()),
-        "in_use": snapshot.as_deref().map(in_use),
-        "cache": snapshot.as_deref().and_then(cache),
-    })
+/// The state of a server. What is wrong comes first.
+#[derive(Serialize)]
+pub(super) struct Status {
+    state: Level,
+    problems: Vec<Problem>,
+    /// Problems of the last 15 minutes that are over.
+    past_problems: Vec<Problem>,
+    version: &'static str,
+    started: u64,
+    pending: Vec<String>,
+    warnings: Vec<String>,
+    explain: bool,
+    history: Json,
+    adapters: Vec<Json>,
+    handlers: Json,
+    /// The metrics of handlers, in series.
+    metrics: Vec<Json>,
+    in_use: Option<Json>,
+    cache: Option<Json>,
+}
+
+impl Status {
+    /// Returns the state of a server; a brief one is without the rules, handlers and instances in use.
+    pub(super) fn new(admin: &Admin, is_brief: bool) -> Self {
+        let Admin { host, readiness, mixer, started, explain, .. } = admin;
+        let mut activity = admin.activity.lock();
+        activity.observe(admin);
+        let [problems, past_problems] = activity.problems(admin);
+        let history = activity.history.json();
+        drop(activity);
+        let counts = host.sessions().counts();
+        let adapters = host.adapters().iter().map(|adapter| {
+            let sessions = counts.iter().find(|(name, _)| *name == adapter.name);
+            json!({
+                "name": adapter.name,
+                "description": adapter.description,
+                "templates": adapter.templates.iter().map(|template| template.name).collect::<Vec<_>>(),
+                "sessions": sessions.map_or(0, |(_, count)| *count),
+            })
+        });
+        let snapshot = mixer.as_ref().and_then(|mixer| Mixer::snapshot(mixer));
+        Self {
+            state: level(&problems),
+            problems,
+            past_problems,
+            version: env!("CARGO_PKG_VERSION"),
+            started: *started,
+            pending: readiness.pending(),
+            warnings: readiness.warnings(),
+            explain: *explain,
+            history,
+            adapters: adapters.collect(),
+            handlers: json!({ "open": host.handlers().live_count(), "cached": host.handlers().cached_count() }),
+            metrics: handler_metrics(&host.adapters().handler_metrics().unwrap_or_default()),
+            in_use: snapshot.as_deref().map(|snapshot| in_use(snapshot, is_brief)),
+            cache: snapshot.as_deref().and_then(cache),
+        }
+    }
 }
 
 /// The maximum number of series of handlers that are shown.
@@ -54,10 +91,18 @@ fn handler_metrics(page: &str) -> Vec<Json> {
 
 /// Returns the resources of the configuration in use and their counters since they were first in use. Beyond a limit, further
 /// resources are counted together as `other`.
-fn in_use(snapshot: &Snapshot) -> Json {
+fn in_use(snapshot: &Snapshot, is_brief: bool) -> Json {
     let size = snapshot.size();
+    let mut in_use = json!({ "rule_count": size.rules, "handler_count": size.handlers });
+    if is_brief {
+        return in_use;
+    }
     let counts = snapshot.resource_counts();
-    let rules = counts.rules.all().into_iter().map(|(name, counts)| {
+    let rules = counts.rules.all();
+    let counted: HashSet<_> = rules.iter().map(|(name, _)| name.clone()).collect();
+    let others = snapshot.rules().filter(|(name, _)| !counted.contains(*name));
+    let others = others.map(|(name, place)| json!({ "name": name, "place": place }));
+    let rules = rules.into_iter().map(|(name, counts)| {
         json!({
             "name": &*name,
             // A file and a line, or the address of a server.
@@ -99,14 +144,13 @@ fn in_use(snapshot: &Snapshot) -> Json {
     let built = instances.iter().map(|(name, counts)| {
         json!({ "name": &**name, "built": counts.built.load(Relaxed), "failed": counts.failed.load(Relaxed) })
     });
-    json!({
-        "rule_count": size.rules,
-        "handler_count": size.handlers,
-        "rules": rules.collect::<Vec<_>>(),
-        "handlers": handlers.collect::<Vec<_>>(),
-        "instances": built.collect::<Vec<_>>(),
-        "quotas": quotas.collect::<Vec<_>>(),
-    })
+    in_use["rules"] = rules.collect();
+    // The rules that are counted together.
+    in_use["other_rules"] = others.collect();
+    in_use["handlers"] = handlers.collect();
+    in_use["instances"] = built.collect();
+    in_use["quotas"] = quotas.collect();
+    in_use
 }
 
 fn failures(calls: &CallMetrics) -> impl Iterator<Item = (Code, u64)> {

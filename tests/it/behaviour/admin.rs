@@ -1,5 +1,7 @@
 //! Health, reflection, and the pages of the admin port.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use mixer_adapter::{prost::Message, tonic::Code};
 use serde_json::{Value as Json, json};
@@ -118,6 +120,33 @@ async fn a_server_that_listens_is_healthy_and_ready() {
     }
     let (status, text) = serving.get("/nothing").await;
     assert!(status == 404 && text.contains("/ is a page"), "{text}");
+}
+
+#[tokio::test]
+async fn the_status_begins_with_what_fails_since_when_and_why() {
+    let serving = serving().await;
+    assert!(
+        serving.get("/status").await.1.starts_with(r#"{"state":"green","problems":[],"past_problems":[],"#)
+    );
+    let client = serving.connect().await;
+    run_command(&client, "failing", "allow").await.unwrap();
+    run_command(&client, "failing", "fail").await.unwrap_err();
+    let (_, text) = serving.get("/status?brief").await;
+    let status: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(status["state"], "red");
+    let problem = &status["problems"][0];
+    assert_eq!(
+        (&problem["level"], &problem["kind"], &problem["name"], &problem["failed"], &problem["calls"]),
+        (&json!("red"), &json!("adapter"), &json!("probe"), &json!(1), &json!(2)),
+        "{text}"
+    );
+    assert_eq!(problem["text"], "adapter probe fails: UNAVAILABLE");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    assert!(problem["since"].as_u64().is_some_and(|since| since <= now && since + 600 > now), "{text}");
+    assert_eq!(problem["last"], problem["since"]);
+    for measure in ["requests", "denials", "failures", "calls", "p50_micros", "p99_micros"] {
+        assert!(status["history"][measure].is_array(), "{measure} in {text}");
+    }
 }
 
 #[tokio::test]

@@ -98,6 +98,11 @@ impl DecisionLog {
         self.output.as_ref().map(|output| output.lines.counts())
     }
 
+    /// Replaces the masked parameters of queries in a text.
+    pub fn masked(&self, text: &str) -> String {
+        self.masks.text(text)
+    }
+
     /// The last decisions.
     pub fn recent(&self) -> &RecentDecisions {
         &self.recent

@@ -276,8 +276,10 @@ impl<T: Template> Method for TemplateMethod<T> {
             record.code = match &answer {
                 Ok(_) => tonic::Code::Ok,
                 Err(error) => {
+                    let code = tonic::Code::from(error.code() as i32);
+                    record.metrics.set_last_failure(code, error);
                     record.log_failure::<T>(error, request, resolver, &caller);
-                    tonic::Code::from(error.code() as i32)
+                    code
                 }
             };
             answer.map(|answer| frame(&answer))
