@@ -17,6 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask TASK [ARGUMENTS]
 
   generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baseline of the protos, and docs/reference
+  page      make docs/page.png, the picture of the admin page, by the test that runs it in Chromium under load
   features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
   package   make the packages of all crates, without building them: a registry does not have their dependencies yet
@@ -52,6 +53,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["generate"] => generate::generate(),
+        ["page"] => page(),
         ["features", more @ ..] => CARGO_HACK.run(FEATURES, more),
         ["fuzz", "--seconds", seconds, targets @ ..] => {
             fuzz::fuzz(targets, seconds.parse().context("--seconds")?)
@@ -62,4 +64,15 @@ fn run(arguments: Vec<String>) -> Result<()> {
         ["deny", checks @ ..] => CARGO_DENY.run(DENY, checks),
         _ => bail!(USAGE),
     }
+}
+
+/// The test of the page whose picture is in the documentation.
+const PAGE_TEST: [&str; 6] =
+    ["test", "--package", "mixer-adapters", "--test", "it", "page::a_handler_that_goes_down_under_load"];
+
+fn page() -> Result<()> {
+    process::run(process::cargo().args(PAGE_TEST).env("REQUIRE_REAL", "1"))?;
+    let picture = process::root().join("target/tmp/page-down-1280.png");
+    std::fs::copy(picture, process::root().join("docs/page.png")).context("cannot copy the picture")?;
+    Ok(())
 }

@@ -7,7 +7,8 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::support::{Server, binary, debian, eventually, mixer::call, run};
+use crate::support::{Server, binary, debian, eventually, load::CheckLoad, mixer::call, run};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     CheckRequest, CheckResponse, check_request::QuotaParams,
 };
@@ -49,15 +50,6 @@ fn document(url: &str) -> Option<String> {
     let complaints: Vec<_> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(complaints.is_empty(), "{complaints:#?}");
     Some(document)
-}
-
-/// A picture of a page, which stays with what the build made.
-fn screenshot(name: &str, width: u32, arguments: &[&str], url: &str) {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{name}-{width}.png"));
-    let picture = format!("--screenshot={}", path.display());
-    let size = format!("--window-size={width},1600");
-    chromium(&[&[&*picture, &*size, "--hide-scrollbars"], arguments].concat(), url).unwrap();
-    assert!(fs::metadata(&path).unwrap().len() > 10_000, "{} has a picture", path.display());
 }
 
 /// A Chromium that is open, with one page. Its DevTools protocol has messages that end in 0 on the file descriptors 3 and 4.
@@ -138,6 +130,47 @@ impl Browser {
         }
     }
 
+    /// Sets the size of the window in pixels.
+    fn resize(&mut self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// Clicks an element, and returns whether it is there.
+    fn click(&mut self, selector: &str) {
+        let clicked = format!("document.querySelector({selector:?})?.click() === undefined");
+        assert_eq!(
+            self.evaluate(&format!("document.querySelector({selector:?}) !== null && {clicked}")),
+            true
+        );
+    }
+
+    /// Writes into a field, as somebody who types does.
+    fn fill(&mut self, id: &str, text: &str) {
+        self.evaluate(&format!(
+            "find({id:?}).value = {text:?}; find({id:?}).dispatchEvent(new Event('input')); find({id:?}).dispatchEvent(new Event('change'))"
+        ));
+    }
+
+    /// A picture of the first screen, which stays with what the build made.
+    fn screenshot(&mut self, name: &str, width: u32, height: u32) {
+        self.resize(width, height);
+        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let picture = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
+        assert!(picture.len() > 10_000, "{name} has a picture");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{name}-{width}.png"));
+        fs::write(path, picture).unwrap();
+    }
+
+    /// Whether an element is within the first screen.
+    fn is_on_first_screen(&mut self, selector: &str) -> bool {
+        let within = format!(
+            "(() => {{ const box = document.querySelector({selector:?})?.getBoundingClientRect();
+                return Boolean(box) && box.height > 0 && box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth; }})()"
+        );
+        self.evaluate(&within) == true
+    }
+
     /// Waits until an expression is true.
     fn until_true(&mut self, expression: &str) {
         eventually(expression, || (self.evaluate(expression) == true).then_some(()));
@@ -161,12 +194,220 @@ impl Drop for Browser {
     }
 }
 
+/// The sizes of the first screen.
+const SCREENS: [(u32, u32); 2] = [(1280, 800), (420, 900)];
+
+/// Rules for one path each that call a handler of another server.
+fn remote_rules(count: usize, address: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("adapters.yaml"), run(&["manifest", "noop"]).stdout).unwrap();
+    let mut rules = format!(
+        "kind: handler\nmetadata: {{name: away, namespace: istio-system}}\n\
+         spec: {{adapter: noop, connection: {{address: '{address}'}}, params: {{}}}}\n---\n\
+         kind: instance\nmetadata: {{name: any, namespace: istio-system}}\nspec: {{template: checknothing, params: {{}}}}\n"
+    );
+    for number in 0..count {
+        rules += &format!(
+            "---\nkind: rule\nmetadata: {{name: r{number}, namespace: istio-system}}\n\
+             spec: {{match: 'request.path == \"/{number}\"', actions: [{{handler: away, instances: [any]}}]}}\n"
+        );
+    }
+    fs::write(directory.path().join("rules.yaml"), rules).unwrap();
+    directory
+}
+
+/// A server with rules whose adapter is `adapter`.
+fn serve_rules(count: usize, adapter: &Server) -> (Server, tempfile::TempDir) {
+    let directory = remote_rules(count, &adapter.grpc);
+    let config = directory.path().to_str().unwrap();
+    let server = Server::start(&["--config", config]);
+    server.until("/readyz", "\nready\n");
+    (server, directory)
+}
+
+fn status(server: &Server) -> Json {
+    serde_json::from_str(server.get("/status").split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn a_handler_that_goes_down_under_load_is_named_on_the_first_screen_in_the_title_and_by_status() {
+    let adapter = Server::start(&[]);
+    let (server, _directory) = serve_rules(300, &adapter);
+    let url = format!("http://{}/", server.admin);
+    let Some(mut browser) = Browser::open(&url) else { return };
+    let load = CheckLoad::start(&server, 2_000, |number| format!("/{}", number % 300));
+    browser.until("summary", "GREEN: nothing fails");
+    browser.until("recent", "allowed");
+    drop(adapter);
+    let failing = "handler away.handler.istio-system fails: UNAVAILABLE";
+    eventually("/status names the handler", || {
+        let status = status(&server);
+        let problem = &status["problems"][0];
+        let is_named = problem["text"].as_str().is_some_and(|text| text.starts_with(failing));
+        (status["state"] == "red" && is_named && problem["rule_count"] == 300).then_some(())
+    });
+    browser.until("summary", "RED: handler away.handler.istio-system fails");
+    let shown = browser.until("problems", failing);
+    assert!(shown.contains("hit: r0.rule.istio-system") && shown.contains("and 295 more"), "{shown}");
+    let title = browser.evaluate("document.title").as_str().unwrap().to_owned();
+    assert!(title.starts_with("red: handler away.handler.istio-system fails"), "{title}");
+    let recent = browser.until("recent", "failed");
+    assert!(recent.contains("away.handler.istio-system: UNAVAILABLE"), "{recent}");
+    browser.until("hit", "paths /");
+    // A point has been added since.
+    browser.until_true("shown.history.failures.at(-1) > 0");
+    for (width, height) in SCREENS {
+        browser.resize(width, height);
+        for shown in ["#summary", "#problems li", "#charts"] {
+            assert!(browser.is_on_first_screen(shown), "{shown} at {width}");
+        }
+        let overflow =
+            browser.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(overflow, 0, "at {width}");
+        browser.screenshot("down", width, height);
+    }
+    load.finish();
+}
+
+#[test]
+fn the_inventory_of_thousands_of_rules_is_searched_sorted_and_below_two_screens() {
+    let adapter = Server::start(&[]);
+    let (server, _directory) = serve_rules(1_000, &adapter);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    run(&["check", "--address", &server.grpc, "-a", "request.path=/1"]);
+    browser.until("summary", "GREEN");
+    for (width, height) in SCREENS {
+        browser.resize(width, height);
+        browser.evaluate("find('rules').open = true");
+        browser.until("rules", "r1.rule.istio-system");
+        let screens =
+            browser.evaluate("document.documentElement.scrollHeight / innerHeight").as_f64().unwrap();
+        assert!(screens < 2.0, "{screens} at {width}");
+        browser.screenshot("inventory", width, height);
+    }
+    let first = "find('rules').querySelector('tbody td').textContent";
+    assert_eq!(browser.evaluate(first), "r1.rule.istio-system", "the busiest is the first");
+    browser.click("#rules th:first-child button");
+    assert_eq!(browser.evaluate(first), "other", "the sum of those that are counted together");
+    let second = "find('rules').querySelector('tbody tr:nth-child(2) td').textContent";
+    assert_eq!(browser.evaluate(second), "r0.rule.istio-system");
+    // Also among those that are counted together.
+    browser.fill("search", "R42.RULE");
+    browser.until_true("find('rules').querySelectorAll('tbody tr').length === 1");
+    browser.fill("search", "r999.");
+    browser.until_true("find('rules').querySelectorAll('tbody tr').length === 1");
+
+    // Quick with ten thousand: the rules of the page's answers are replaced.
+    let took = browser.evaluate(
+        "(() => {
+            const rule = (number) => ({ name: `rule-${number}.rule.shop`, place: `rules.yaml:${number}`, matched: number, denied: 0, failed: 0, mean_micros: 5 });
+            const rules = Array.from({ length: 10000 }, (_, number) => rule(number));
+            const start = performance.now();
+            showResources({ rules, other_rules: [], handlers: [], instances: [], quotas: [] });
+            tables.rules.update(rules, 'rule-99');
+            tables.rules.update(rules, '');
+            return (performance.now() - start) / 3;
+        })()",
+    );
+    assert!(took.as_f64().unwrap() < 2_000.0, "{took} ms");
+    assert_eq!(browser.evaluate("find('rules').querySelectorAll('tbody tr').length"), 100);
+}
+
+#[test]
+fn selection_focus_and_open_details_survive_updates_which_patch_rows_in_place() {
+    let server = Server::start(&[]);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("counts", "None since this page is open.");
+    let check =
+        |path: &str| run(&["check", "--address", &server.grpc, "-a", &format!("request.path={path}")]);
+    check("/admin");
+    browser.until("recent", "denied");
+    browser.evaluate(
+        "window.row = document.querySelector('#recent li');
+         row.querySelector('details').open = true;
+         getSelection().selectAllChildren(row.querySelector('b'));
+         find('rules').open = true",
+    );
+    browser.until("rules", "check-path.rule.istio-system");
+    browser.evaluate("window.rule = find('rules').querySelector('tbody tr'); find('pause').focus()");
+    check("/shop");
+    browser.until("recent", "allowed");
+    let matched = "find('rules').querySelector('tbody tr').children[2].textContent === '2'";
+    browser.until_true(matched);
+    for stays in [
+        "row.isConnected && row.querySelector('details').open && row.querySelector('pre').textContent.includes('request.path')",
+        "getSelection().toString() === 'denied'",
+        "document.activeElement === find('pause')",
+        "rule.isConnected && rule === find('rules').querySelector('tbody tr') && find('rules').open",
+    ] {
+        assert_eq!(browser.evaluate(stays), true, "{stays}");
+    }
+}
+
+#[test]
+fn a_paused_list_of_decisions_changes_when_it_is_resumed() {
+    let server = Server::start(&[]);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("counts", "None since this page is open.");
+    browser.click("#pause");
+    run(&["check", "--address", &server.grpc, "-a", "request.path=/admin"]);
+    browser.until("pause", "Resume (1 new)");
+    assert_eq!(browser.evaluate("find('recent').children.length"), 0);
+    browser.click("#pause");
+    browser.until("recent", "denied");
+}
+
+#[test]
+fn a_server_that_is_gone_is_red_on_its_page() {
+    let server = Server::start(&[]);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("summary", "GREEN: nothing fails");
+    drop(server);
+    browser.until("summary", "No answer since");
+    assert_eq!(browser.evaluate("find('state').className"), "red");
+    assert_eq!(browser.evaluate("document.title"), "no answer · mixer-adapter");
+}
+
+#[test]
+fn texts_of_requests_are_shown_as_text() {
+    let server = Server::start(&[]);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("counts", "None since this page is open.");
+    let hostile = "/<img src=x onerror=alert(1)><script>window.ran=1</script>";
+    run(&[
+        "check",
+        "--address",
+        &server.grpc,
+        "-a",
+        &format!("request.path={hostile}"),
+        "-a",
+        "source.user=<b>eve</b>",
+    ]);
+    let recent = browser.until("recent", "<b>eve</b>");
+    assert!(recent.contains(hostile), "{recent}");
+    browser.evaluate("document.querySelector('#recent details').open = true");
+    browser.until("recent", "\"source.user\": \"<b>eve</b>\"");
+    assert_eq!(browser.evaluate("find('recent').querySelectorAll('img, script').length"), 0);
+}
+
+#[test]
+fn a_click_on_a_decision_explains_its_request() {
+    let server = Server::start(&[]);
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("counts", "None since this page is open.");
+    run(&["check", "--address", &server.grpc, "-a", "request.path=/admin"]);
+    browser.until("recent", "denied");
+    browser.click("#recent button");
+    let explanation = browser.until("explanation", "denied: PERMISSION_DENIED");
+    assert!(explanation.contains("check-path.rule.istio-system: (always) -> matched"), "{explanation}");
+}
+
 #[test]
 fn a_link_to_an_explanation_fills_in_the_form_and_a_click_explains() {
     let server = Server::start(&[]);
     let url = format!("http://{}/#explain=request.path%3D%2Fadmin", server.admin);
     let Some(mut browser) = Browser::open(&url) else { return };
-    browser.until("use", "3 rules with an effect");
+    browser.until("about", "3 rules");
     assert_eq!(browser.evaluate("document.getElementById('attributes').value"), "request.path=/admin");
     assert_eq!(browser.evaluate("document.getElementById('explanation').hidden"), true);
     browser.evaluate("document.querySelector('#explain button').click()");
@@ -190,32 +431,41 @@ fn a_link_that_is_not_valid_is_no_error_of_the_page() {
 fn the_page_shows_decisions_as_they_come_and_filters_them() {
     let server = Server::start(&[]);
     let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
-    browser.until("recent", "None since this page is open.");
-    run(&["check", "--address", &server.grpc, "-a", "request.path=/admin"]);
+    browser.until("counts", "None since this page is open.");
+    run(&["check", "--address", &server.grpc, "-a", "request.path=/admin", "-a", "source.user=alice"]);
     let params = QuotaParams { amount: 2, best_effort: false };
     let request =
         CheckRequest { quotas: [("requests".to_owned(), params)].into(), ..CheckRequest::default() };
     call::<_, CheckResponse>(&server, "Check", request).unwrap();
     let shown = browser.until("recent", "requests: 2 of 2");
-    for part in
-        ["denied", "check-path.rule.istio-system", "allowed", r#""request.path": "/admin""#, "closed-paths"]
-    {
+    for part in ["denied", "check-path.rule.istio-system", "allowed", "/admin · alice", "closed-paths"] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
-    let count = "document.querySelectorAll('#recent tbody tr').length";
-    assert_eq!(browser.evaluate(count), 3);
     // A check and its quota have one id, and are shown together.
-    browser.evaluate(
-        "find('rule').value = [...document.querySelectorAll('#recent tr')].find((row) => row.textContent.includes('granted')).querySelector('code').textContent;
-         find('rule').dispatchEvent(new Event('input'))",
-    );
-    let shown = browser.until("recent", "granted");
-    assert!(shown.contains("allowed") && !shown.contains("denied"), "{shown}");
-    browser.evaluate("find('rule').value = ''; find('verdict').value = 'denied'; find('verdict').dispatchEvent(new Event('change'))");
-    let shown = browser.until("recent", "denied");
-    assert!(!shown.contains("allowed"), "{shown}");
-    browser.evaluate("find('rule').value = 'another'; find('rule').dispatchEvent(new Event('input'))");
-    browser.until("recent", "None matches.");
+    assert_eq!(browser.evaluate("document.querySelectorAll('#recent > li').length"), 2);
+    let hit = browser.until("hit", "1 denied or failed");
+    assert!(hit.contains("users alice (1)") && hit.contains("paths /admin (1)"), "{hit}");
+    // By rule, path, user, message and peer.
+    for (text, verdict) in [
+        ("check-path.rule", "denied"),
+        ("/ADMIN", "denied"),
+        ("alice", "denied"),
+        ("is blacklisted", "denied"),
+        ("granted", "allowed"),
+    ] {
+        browser.fill("filter", text);
+        let shown = browser.evaluate("find('recent').textContent").as_str().unwrap().to_owned();
+        assert!(shown.contains(verdict), "{text}: {shown}");
+    }
+    browser.fill("filter", "alice");
+    assert_eq!(browser.evaluate("find('recent').children.length"), 1);
+    browser.fill("filter", "");
+    browser.fill("verdict", "allowed");
+    let shown = browser.until("recent", "allowed");
+    assert!(!shown.contains("denied"), "{shown}");
+    browser.fill("filter", "another");
+    browser.until("counts", "None matches.");
+    browser.evaluate("find('quotas').open = true");
     let quotas = browser.until("quotas", "requests.instance.istio-system");
     assert!(quotas.contains("given back"), "{quotas}");
 }
@@ -245,7 +495,7 @@ fn the_page_runs_no_script_and_loads_nothing_but_its_own() {
     let Some(mut browser) = Browser::open_with(&format!("http://{}/", server.admin), recorded) else {
         return;
     };
-    browser.until("use", "3 rules with an effect");
+    browser.until("about", "3 rules");
     // What somebody who could write into the page would try.
     browser.evaluate(
         "const script = make('script'); script.textContent = 'window.ran = true'; document.body.append(script);
@@ -263,7 +513,7 @@ fn the_page_runs_no_script_and_loads_nothing_but_its_own() {
 fn the_page_is_used_by_keyboard_alone() {
     let server = Server::start(&[]);
     let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
-    browser.until("decisions", "None since this page is open.");
+    browser.until("counts", "None since this page is open.");
     // What is focused is seen.
     let focused = "(document.activeElement.id || document.activeElement.textContent)
                    + (getComputedStyle(document.activeElement).outlineStyle === 'none' ? ' (unseen)' : '')";
@@ -273,7 +523,7 @@ fn the_page_is_used_by_keyboard_alone() {
         order.push(browser.evaluate(focused).as_str().unwrap().to_owned());
         assert!(order.len() < 30, "{order:?}");
     }
-    assert_eq!(order, ["rule", "verdict", "attributes", "Explain"]);
+    assert_eq!(order, ["filter", "verdict", "pause", "recent", "attributes", "Explain"]);
     browser.press("Enter", "\r");
     browser.until("explanation", "denied: PERMISSION_DENIED");
     // A long explanation can be scrolled.
@@ -289,16 +539,17 @@ fn the_page_has_no_form_and_no_attributes_where_requests_may_not_be_explained() 
         window.fetch = async (path) => {
             asked.push(path);
             const response = await answered(path);
-            if (path !== 'status') return response;
+            if (path !== 'status?brief') return response;
             const status = await response.json();
             return { ok: true, json: async () => ({ ...status, explain: false }) };
         };";
     let Some(mut browser) = Browser::open_with(&format!("http://{}/", server.admin), elsewhere) else {
         return;
     };
-    browser.until("use", "3 rules with an effect");
+    browser.until("about", "3 rules");
     // The page was updated as a whole, more than once.
-    browser.until_true("asked.filter((path) => path === 'status').length > 1");
+    browser.until_true("asked.filter((path) => path === 'status?brief').length > 1");
+    browser.until_true("!find('closed').hidden");
     for section in ["explain", "decisions"] {
         let hidden = format!("find({section:?}).hidden && !find({section:?}).checkVisibility()");
         assert_eq!(browser.evaluate(&hidden), true, "{section}");
@@ -309,26 +560,24 @@ fn the_page_has_no_form_and_no_attributes_where_requests_may_not_be_explained() 
 #[test]
 fn the_page_shows_what_is_in_use() {
     let server = Server::start(&[]);
-    // Counted and recorded, so that the page has something to show.
-    server.get("/decisions");
     let check = run(&["check", "--address", &server.grpc, "--attributes", "request.path=/admin"]);
     assert!(check.stdout.starts_with("denied"), "{check:?}");
-    let url = format!("http://{}/", server.admin);
-    let Some(document) = document(&url) else { return };
-    for shown in [
-        r#"<span class="good">ready</span>"#,
-        "3 rules with an effect, 3 handlers; 1 applied, 0 refused",
-        "<td>check-path.rule.istio-system</td><td>the sample:35</td><td class=\"number\">",
-        "<td>path.instance.istio-system</td><td class=\"number\">",
-        "<td>closed-paths.handler.istio-system</td><td class=\"number\">",
-        "<td>Denies every check with a fixed status.</td>",
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("about", "3 rules, 3 handlers");
+    for (section, parts) in [
+        ("rules", &["check-path.rule.istio-system", "the sample:35"][..]),
+        ("handlers", &["closed-paths.handler.istio-system"]),
+        ("instances", &["path.instance.istio-system"]),
+        ("configuration", &["1 applied, 0 refused", "handlers"]),
+        ("adapters", &["Denies every check with a fixed status.", "3 open"]),
+        ("sessions", &["none"]),
     ] {
-        assert!(document.contains(shown), "{shown} in {document}");
+        browser.evaluate(&format!("find({section:?}).open = true"));
+        for part in parts {
+            browser.until(section, part);
+        }
     }
-    for (name, arguments) in [("light", &[][..]), ("dark", &["--blink-settings=preferredColorScheme=0"])] {
-        screenshot(name, 1280, arguments, &url);
-        screenshot(name, 420, arguments, &url);
-    }
+    assert_eq!(browser.evaluate("document.querySelectorAll('#inventory details[open]').length"), 1);
 }
 
 #[test]
@@ -339,8 +588,10 @@ fn the_page_shows_faults_as_text() {
     fs::write(folder.path().join("rule.yaml"), rule).unwrap();
     let config = folder.path().to_str().unwrap();
     let server = Server::start(&["--config", config, "--lenient"]);
-    let Some(document) = document(&format!("http://{}/", server.admin)) else { return };
-    assert!(document.contains("spec.match: expected a value (in `&lt;`)</p>"), "{document}");
+    let Some(mut browser) = Browser::open(&format!("http://{}/", server.admin)) else { return };
+    browser.until("summary", "AMBER: parts of the configuration are not in use");
+    let problems = browser.evaluate("find('problems').innerHTML").as_str().unwrap().to_owned();
+    assert!(problems.contains("spec.match: expected a value (in `&lt;`)"), "{problems}");
 }
 
 #[test]
@@ -354,12 +605,11 @@ fn the_page_of_a_source_shows_its_collections_and_what_sinks_refuse() {
     let (source, _) = Server::spawn(binary().args(ports));
     let sink = Server::start(&["--config", &format!("mcp://{}", source.grpc)]);
     source.until("/config", r#""refused":["#);
-    let Some(document) = document(&format!("http://{}/", source.admin)) else { return };
-    assert!(
-        document.contains("<td>istio/policy/v1beta1/rules</td><td class=\"number\">1</td>"),
-        "{document}"
-    );
-    assert!(document.contains("spec.actions: the rule does nothing"), "{document}");
-    screenshot("source", 1280, &[], &format!("http://{}/", source.admin));
+    let Some(mut browser) = Browser::open(&format!("http://{}/", source.admin)) else { return };
+    browser.until("collections", "istio/policy/v1beta1/rules1");
+    browser.until("sinks", "spec.actions: the rule does nothing");
+    browser.until("summary", "RED: ");
+    browser.screenshot("source", 1280, 800);
     drop(sink);
+    browser.until("summary", "AMBER: no sink is connected");
 }

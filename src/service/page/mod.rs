@@ -18,6 +18,8 @@ pub(crate) static SOURCE: LazyLock<Page> = LazyLock::new(|| {
     Page::new("mixer-adapter source", include_str!("source.html"), include_str!("source.js"))
 });
 
+/// The document around the parts of a page, which are named in double braces.
+const SHELL: &str = include_str!("shell.html");
 const STYLE: &str = include_str!("page.css");
 /// The code that the scripts of all pages share.
 const SCRIPT: &str = include_str!("page.js");
@@ -31,13 +33,10 @@ pub(crate) struct Page {
 impl Page {
     fn new(title: &str, body: &str, script: &str) -> Self {
         let script = format!("{SCRIPT}\n{script}");
-        let document = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n{body}\
-             <noscript>The page needs JavaScript; the links above do not.</noscript>\n\
-             <script>{script}</script>\n</html>\n"
-        );
+        let parts = [("title", title), ("style", STYLE), ("body", body), ("script", &script)];
+        let document = parts.iter().fold(SHELL.to_owned(), |document, (name, part)| {
+            document.replace(&format!("{{{{{name}}}}}"), part)
+        });
         // Only this style and this script, whatever a name or a fault may contain.
         let policy = format!(
             "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -1,218 +1,223 @@
-function state(status) {
-  const ready = status.pending.length === 0;
-  const text = ready ? "ready" : `waiting for ${status.pending.join(", ")}`;
-  find("state").replaceChildren(
-    make("span", text, ready ? "good" : "warn"),
-    make("span", ` · ${status.version} · up ${since(status.started)}`, "faint"),
-  );
-}
-
-function notes(status, config) {
-  const notes = status.warnings.map((warning) => note(warning, "warn"));
-  if (config) {
-    notes.push(...config.refusal.map((fault) => note(`Refused: ${fault}`, "bad")));
-    notes.push(...config.faults.map((fault) => note(fault, "warn")));
+/** A chart of the last 15 minutes: a line for each measure. */
+class Chart {
+  constructor(title, lines, unit) {
+    Object.assign(this, { unit, value: make("b") });
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 180 40");
+    svg.setAttribute("preserveAspectRatio", "none");
+    svg.setAttribute("role", "img");
+    this.svg = svg;
+    this.paths = lines.map((line) => {
+      const path = document.createElementNS(svg.namespaceURI, "path");
+      path.setAttribute("class", line);
+      svg.append(path);
+      return path;
+    });
+    this.title = make("span", title);
+    find("charts").append(make("figure", [make("figcaption", [this.title, this.value]), svg]));
   }
-  find("notes").replaceChildren(...notes);
+
+  /** Shows the values of each line, the oldest first; null is a gap. */
+  update(lines) {
+    const max = Math.max(1, ...lines.flat());
+    lines.forEach((values, line) => {
+      let gap = true;
+      const points = values.map((value, index) => {
+        const [command, x] = [gap || value === null ? "M" : "L", 180 - values.length + 1 + index];
+        gap = value === null;
+        return gap ? "" : `${command}${x} ${(38 - (36 * value) / max).toFixed(1)}`;
+      });
+      this.paths[line].setAttribute("d", points.join(""));
+    });
+    const now = lines.map((values) => (values.at(-1) == null ? "–" : this.unit(values.at(-1)))).join(" / ");
+    setText(this.value, now);
+    this.svg.setAttribute("aria-label", `${this.title.textContent}: now ${now}, at most ${this.unit(max)} in 15 minutes`);
+  }
 }
 
-function use(status, config) {
-  if (!config) return show("use");
-  const age = config.applied_at === null ? "none yet" : `in use for ${since(config.applied_at)}`;
-  const size = status.in_use ? `, ${status.in_use.rule_count} rules with an effect, ${status.in_use.handler_count} handlers` : "";
-  const text = `${age}${size}; ${config.applied} applied, ${config.rejected} refused`;
-  const rows = Object.entries(config.resources).map(([name, count]) => [last(name), count, config.versions[name]]);
-  show("use", make("p", text), rows.length ? table(["collection", "resources", "version"], rows, "Collections in use") : null);
+const micros = (value) => (value < 1000 ? `${count(value)} µs` : `${count(value / 1000)} ms`);
+
+const charts = {
+  requests: new Chart("requests/s", ["requests"], count),
+  denials: new Chart("denials/s", ["denials"], count),
+  failures: new Chart("failures/s", ["failures"], count),
+  latency: new Chart("check p50 / p99", ["p50", "p99"], micros),
+};
+
+function showCharts({ requests, denials, failures, calls, p50_micros: p50, p99_micros: p99 }) {
+  // A server that other Mixers call has calls of adapters only.
+  const hasRequests = requests.some((rate) => rate > 0) || !calls.some((rate) => rate > 0);
+  setText(charts.requests.title, hasRequests ? "requests/s" : "calls/s");
+  charts.requests.update([hasRequests ? requests : calls]);
+  charts.denials.update([denials]);
+  charts.failures.update([failures]);
+  charts.latency.update([p50, p99]);
 }
 
-/** A number that should be 0. */
-const bad = (count) => (count ? make("span", count.toLocaleString("en"), "bad") : 0);
-
-/** The mean duration of calls. */
-const mean = ({ mean_micros }) => (mean_micros === null ? "" : `${mean_micros.toLocaleString("en")} µs`);
-
-function resources(used) {
-  if (!used) return ["rules", "handlers", "instances"].forEach((id) => show(id));
-  const rules = used.rules.map((rule) => [
-    rule.name, rule.place, rule.matched, rule.denied, bad(rule.failed), mean(rule),
-  ]);
-  const handlers = used.handlers.map((handler) => [
-    handler.name, handler.calls, bad(handler.failed), mean(handler),
-  ]);
-  const instances = used.instances.map((instance) => [instance.name, instance.built, bad(instance.failed)]);
-  const shown = (columns, rows, caption) => (rows.length ? [table(columns, rows, caption)] : []);
-  show("rules", ...shown(["rule", "place", "matched", "denied", "failed", "mean"], rules, "Rules"));
-  show("handlers", ...shown(["handler", "calls", "failed", "mean"], handlers, "Handlers"));
-  show("instances", ...shown(["instance", "built", "failed"], instances, "Instances"));
-}
-
-function metrics(series) {
-  if (!series.length) return show("metrics");
-  const rows = series.map((one) => [one.series, one.value]);
-  show("metrics", table(["series", "value"], rows, "Metrics of handlers"));
-}
-
-function quotas(used) {
-  if (!used || !used.quotas.length) return show("quotas");
-  const state = (limit) => {
-    if (!limit) return "";
-    const window = limit.window_seconds === null ? "" : ` in ${limit.window_seconds} s`;
-    return `${limit.remaining} of ${limit.max_amount}${window} (${ago(limit.seconds_ago)} ago)`;
-  };
-  const rows = used.quotas.map((quota) => [
-    quota.name, quota.requests, quota.refused, quota.requested, quota.granted, quota.returned, state(quota.last_limit),
-  ]);
-  const columns = ["quota", "requests", "refused", "amount requested", "granted", "given back", "remaining"];
-  const text = "What remained in the last answer that has it is that of one combination of dimensions; only rate limits of Envoy request it.";
-  show("quotas", table(columns, rows, "Quotas"), make("p", text, "faint"));
-}
-
-/** The number of decisions that the page holds. */
+/** The numbers of decisions that the page holds and shows. */
 const MAX_DECISIONS = 500;
-
-/** The number of decisions that the page shows. */
 const MAX_SHOWN = 100;
 
-const recent = { last: 0, missed: 0, skipped: 0, decisions: [], verdicts: new Set() };
+/** The decisions by id, the last ones first, and those that the form selects. */
+const recent = { last: 0, missed: 0, skipped: 0, all: [], selected: [], isPaused: false, unseen: 0, verdicts: new Set() };
 
-/** The names by which a decision is found. */
-const names = (decision) => [decision.decision_id, decision.quota ?? "", ...(decision.rules ?? [])];
+const BAD = new Set(["denied", "refused", "over_limit", "failed", "unmatched"]);
 
-function decisionRow(decision, joined) {
-  const { verdict, code, message, rules = [], quota, amount, granted, requests, attributes, omitted } = decision;
-  const kind = verdict === "denied" || verdict === "refused" || verdict === "over_limit" || verdict === "failed" ? "bad" : "";
-  const amounts = amount === undefined ? "" : `: ${granted} of ${amount}`;
-  const of = decision.kind === "quota" ? `${quota}${amounts}` : decision.kind === "report" ? `${requests} requests` : rules.join(", ");
-  const reason = [code, message].filter((part) => part).join(": ");
-  const left = omitted ? [make("p", `${omitted} more attributes`, "faint")] : [];
-  const all = attributes
-    ? make("details", [make("summary", "attributes"), make("pre", JSON.stringify(attributes, null, 1)), ...left])
-    : "";
-  const latency = decision.latency_seconds === undefined ? "" : `${Math.round(decision.latency_seconds * 1e6)} µs`;
-  const row = make("tr", [
-    new Date(decision.time).toLocaleTimeString(), make("code", decision.decision_id), decision.kind.replace("_", " "),
-    make("span", verdict, kind), make("div", [of, ...(reason ? [make("div", reason, "faint")] : [])]), latency, decision.peer ?? "", all,
-  ].map((content) => make("td", content)), joined ? "joined" : "");
-  return row;
-}
+/** The texts in a value, whatever its depth. */
+const texts = (value) => (value !== null && typeof value === "object" ? Object.values(value).flatMap(texts) : [String(value)]);
 
-/** Shows the decisions that match the form, the last ones first, those of one id together. */
-function showDecisions() {
-  const text = find("rule").value.trim().toLowerCase();
+function isSelected({ lines, text }) {
   const verdict = find("verdict").value;
-  const matches = (decision) =>
-    (!verdict || decision.verdict === verdict) && (!text || names(decision).some((name) => name.toLowerCase().includes(text)));
-  const groups = new Map();
-  for (const decision of recent.decisions) {
-    const group = groups.get(decision.decision_id) ?? [];
-    group.push(decision);
-    groups.set(decision.decision_id, group);
-  }
-  const shown = [...groups.values()].filter((group) => group.some(matches)).reverse().flat().slice(0, MAX_SHOWN);
-  const counts = [
-    recent.missed && `${recent.missed} were replaced before they could be shown`,
-    recent.skipped && `${recent.skipped} calls beyond 100 a second were not recorded`,
-  ].filter((part) => part).join("; ");
-  // An attribute that somebody reads stays open.
-  const open = new Set([...find("recent").querySelectorAll("details[open]")].map((details) => details.dataset.key));
-  const columns = ["time", "decision", "kind", "verdict", "rules or quota", "latency", "peer", ""];
-  const headings = columns.map((column) => {
-    const heading = make("th", column);
-    heading.scope = "col";
-    return heading;
-  });
-  const rows = shown.map((decision, index) => {
-    const row = decisionRow(decision, shown[index + 1]?.decision_id === decision.decision_id);
-    row.querySelectorAll("details").forEach((details) => {
-      details.dataset.key = `${decision.decision_id} ${decision.kind} ${decision.time}`;
-      details.open = open.has(details.dataset.key);
-    });
-    return row;
-  });
-  const all = make("table", [make("thead", make("tr", headings)), make("tbody", rows)]);
-  all.setAttribute("aria-label", "Last decisions");
-  const none = recent.decisions.length ? "None matches." : "None since this page is open.";
-  find("recent").replaceChildren(
-    rows.length ? make("div", all, "table") : make("p", none, "faint"), make("p", counts, "faint"),
-  );
+  return (!verdict || lines.some((line) => line.verdict === verdict)) && text.includes(find("filter").value.trim().toLowerCase());
 }
 
-async function decisions() {
+/** Adds lines of the decision log. Those of one id, a check and its quotas, are shown together. */
+function addDecisions(lines) {
+  const known = new Map(recent.all.map((decision) => [decision.id, decision]));
+  for (const line of lines) {
+    let decision = known.get(line.decision_id);
+    if (!decision) {
+      decision = { id: line.decision_id, lines: [], text: "" };
+      known.set(decision.id, decision);
+      recent.all.unshift(decision);
+    }
+    decision.lines.push(line);
+    decision.text += `\n${texts(line).join("\n").toLowerCase()}`;
+    if (!recent.verdicts.has(line.verdict)) {
+      recent.verdicts.add(line.verdict);
+      find("verdict").append(make("option", line.verdict));
+    }
+    if (!recent.selected.includes(decision) && isSelected(decision)) {
+      recent.selected.unshift(decision);
+      recent.unseen += 1;
+    }
+  }
+  // Those that are searched for are held longer than the others.
+  recent.all.splice(MAX_DECISIONS);
+  recent.selected.splice(MAX_DECISIONS);
+}
+
+const pathOf = (attributes) => attributes["request.path"] ?? attributes["request.url_path"];
+
+const userOf = (attributes) => attributes["source.user"] ?? attributes["source.principal"] ?? attributes["request.auth.principal"];
+
+/** The parts of a line that are read first. */
+function lineParts({ kind, verdict, code, message, rules = [], quota, amount, granted, requests, attributes = {}, latency_seconds: latency, peer }) {
+  const amounts = amount === undefined ? "" : `: ${granted} of ${amount}`;
+  const of = kind === "quota" ? `${quota}${amounts}` : kind === "report" ? `${requests} requests` : rules.join(", ");
+  const duration = latency === undefined ? "" : micros(Math.round(latency * 1e6));
+  const where = [pathOf(attributes), userOf(attributes), duration, peer].filter((part) => part).join(" · ");
+  return [
+    make("b", verdict, BAD.has(verdict) ? "red" : "green"), make("span", kind.replace("_", " "), "faint"), make("span", of),
+    make("span", [code, message].filter((part) => part).join(": ")), make("span", where, "faint"),
+  ];
+}
+
+function decisionItem(decision) {
+  const [{ time, decision_id: id }] = decision.lines;
+  const item = make("li", [make("time", new Date(time).toLocaleTimeString("en", { hourCycle: "h23" }))]);
+  const details = make("details", make("summary", make("code", id)));
+  const attributes = make("pre");
+  details.append(attributes);
+  details.addEventListener("toggle", () => setText(attributes, JSON.stringify(decision.lines, null, 1)));
+  item.append(details);
+  item.shownLines = 0;
+  return item;
+}
+
+/** Adds the lines of a decision that are not shown yet. */
+function updateDecision(item, { lines }) {
+  const details = item.querySelector("details");
+  for (; item.shownLines < lines.length; item.shownLines += 1) {
+    const line = lines[item.shownLines];
+    const parts = lineParts(line);
+    details.before(...(item.shownLines ? [make("div", parts.flatMap((part) => [part, " "]))] : parts));
+    if (line.attributes && line.kind !== "log_entry") {
+      const button = make("button", "Explain");
+      button.addEventListener("click", () => {
+        find("attributes").value = JSON.stringify(line.attributes, null, 1);
+        explain();
+        find("explain").scrollIntoView({ block: "nearest" });
+      });
+      details.before(button);
+    }
+  }
+}
+
+/** The most frequent values, with their counts. */
+function mostFrequent(values) {
+  const counts = new Map();
+  values.filter((value) => value).forEach((value) => counts.set(value, (counts.get(value) ?? 0) + 1));
+  const sorted = [...counts].sort(([, a], [, b]) => b - a).slice(0, 3);
+  return sorted.map(([value, number]) => `${value} (${number})`).join(", ");
+}
+
+/** Shows which rules, handlers, users, paths and peers denials and failures hit. */
+function showHit() {
+  const lines = recent.selected.flatMap((decision) => decision.lines).filter((line) => BAD.has(line.verdict));
+  const groups = {
+    rules: lines.flatMap((line) => line.failed?.map((part) => part.rule) ?? line.rules ?? [line.quota]),
+    handlers: lines.flatMap((line) => line.failed?.map((part) => part.handler) ?? []),
+    users: lines.map((line) => userOf(line.attributes ?? {})),
+    paths: lines.map((line) => pathOf(line.attributes ?? {})),
+    peers: lines.map((line) => line.peer?.replace(/:\d+$/, "")),
+  };
+  const hit = Object.entries(groups).map(([name, values]) => [name, mostFrequent(values)]).filter(([, values]) => values);
+  const text = hit.map(([name, values]) => `${name} ${values}`).join(" · ");
+  setText(find("hit"), text ? `${count(lines.length)} denied or failed: ${text}` : "");
+}
+
+function showDecisions() {
+  setText(find("pause"), recent.isPaused ? `Resume${recent.unseen ? ` (${recent.unseen} new)` : ""}` : "Pause");
+  if (recent.isPaused) return;
+  recent.unseen = 0;
+  const list = find("recent");
+  const held = new Set([...list.children].filter(isHeld).map((item) => item.key));
+  const shown = recent.selected.filter((decision, index) => index < MAX_SHOWN || held.has(decision.id));
+  // One that somebody reads stays, also if it is not held any more.
+  const isShown = new Set(shown.map((decision) => decision.id));
+  shown.push(...[...list.children].filter((item) => held.has(item.key) && !isShown.has(item.key) && isSelected(item.decision)).map((item) => item.decision));
+  const create = (decision) => Object.assign(decisionItem(decision), { decision });
+  patch(list, shown, (decision) => decision.id, create, updateDecision);
+  const none = recent.all.length ? "None matches." : "None since this page is open.";
+  const notes = [
+    shown.length ? "" : none,
+    recent.missed && `${count(recent.missed)} were replaced before they could be shown.`,
+    recent.skipped && `${count(recent.skipped)} calls beyond 100 a second were not recorded.`,
+  ];
+  setText(find("counts"), notes.filter((note) => note).join(" "));
+  showHit();
+}
+
+async function readDecisions() {
   const { last, missed, skipped, decisions } = await get(`decisions?after=${recent.last}`);
-  recent.decisions.push(...decisions);
-  recent.decisions.splice(0, recent.decisions.length - MAX_DECISIONS);
-  for (const { verdict } of decisions.filter(({ verdict }) => !recent.verdicts.has(verdict))) {
-    recent.verdicts.add(verdict);
-    find("verdict").append(make("option", verdict));
-  }
-  const changed = decisions.length > 0 || recent.skipped !== skipped || find("decisions").hidden;
   Object.assign(recent, { last, missed: recent.missed + missed, skipped });
+  addDecisions(decisions);
   find("decisions").hidden = false;
-  if (changed) showDecisions();
+  showDecisions();
 }
 
-function startFiltering() {
+function select() {
+  recent.selected = recent.all.filter(isSelected);
+  const wasPaused = recent.isPaused;
+  // A search is answered also in a paused list.
+  recent.isPaused = false;
+  showDecisions();
+  recent.isPaused = wasPaused;
+}
+
+function startDecisions() {
   find("decisions").querySelector("form").addEventListener("submit", (event) => event.preventDefault());
-  find("rule").addEventListener("input", showDecisions);
-  find("verdict").addEventListener("change", showDecisions);
-}
-
-function accepted(collection) {
-  if (collection.unsupported) return make("span", "not served by the source", "warn");
-  if (collection.accepted_seconds_ago === null) return make("span", "not yet", "warn");
-  const from = collection.synced ? "" : ", from the cache";
-  return `${ago(collection.accepted_seconds_ago)} ago${from}`;
-}
-
-function source(source) {
-  const who = source.id ? `As ${source.id}; connected: ${source.peers.join(", ") || "nobody"}.` : "";
-  const rows = source.collections.map((collection) => [
-    last(collection.collection),
-    collection.resources,
-    collection.version,
-    accepted(collection),
-    collection.refused ? make("span", `${collection.refused.version}: ${collection.refused.reason}`, "bad") : "",
-  ]);
-  const messages = source.messages.map((message) => [
-    new Date(message.time * 1000).toLocaleTimeString(), message.kind, message.collection, message.nonce, message.what,
-  ]);
-  const columns = ["time", "message", "collection", "nonce", "content"];
-  return make("div", [
-    make("h3", source.source),
-    make("p", who, "faint"),
-    table(["collection", "resources", "version", "accepted", "refused"], rows, `Collections of ${source.source}`),
-    make("details", [make("summary", "Last messages"), table(columns, messages, "Messages")]),
-  ]);
-}
-
-function adapters(status) {
-  const rows = status.adapters.map((adapter) => [
-    make("b", adapter.name), adapter.description, adapter.templates.join(", "), adapter.sessions,
-  ]);
-  const handlers = `${status.handlers.open} open handlers, ${status.handlers.cached} of them cached for calls that carry their configuration`;
-  show("adapters", table(["adapter", "description", "templates", "sessions"], rows, "Adapters"), make("p", handlers, "faint"));
-}
-
-function cache(cache) {
-  if (!cache) return show("cache");
-  const found = cache.hits + cache.coalesced + cache.stale;
-  const all = found + cache.misses;
-  const text = `${found} of ${all} checks (${Math.floor(found * 100 / all)} %): ${cache.hits} hits, ${cache.coalesced} coalesced, `
-    + `${cache.stale} stale. They saved ${cache.saved_calls} calls of adapters and ${cache.saved_seconds.toFixed(1)} s of evaluation. `
-    + `It has ${cache.answers} answers in ${Math.ceil(cache.bytes / 1024)} kB; ${cache.evictions} were evicted.`;
-  show("cache", make("p", text));
-}
-
-function sessions({ total, sessions }) {
-  if (total === 0) return show("sessions");
-  const rows = sessions.map((session) => [
-    session.id, session.adapter, session.instances.join(", "), session.claims, `${session.idle_tenths * 10} % of its time`,
-  ]);
-  show("sessions", make("p", `${total} open`), table(["session", "adapter", "instances", "claims", "idle"], rows, "Sessions"));
+  find("filter").addEventListener("input", select);
+  find("verdict").addEventListener("change", select);
+  find("pause").addEventListener("click", () => {
+    recent.isPaused = !recent.isPaused;
+    showDecisions();
+  });
 }
 
 /** Lines of `name=value`, or JSON, as a request to explain. */
-async function explain(text) {
+async function explanation(text) {
   const isJson = /^\s*[[{]/.test(text);
   const pairs = text.split("\n").map((line) => line.trim()).filter((line) => line).map((line) => {
     const at = line.indexOf("=");
@@ -224,55 +229,177 @@ async function explain(text) {
   return response.ok ? (await response.json()).text : await response.text();
 }
 
+async function explain() {
+  const text = find("attributes").value;
+  // A link to this explanation.
+  history.replaceState(null, "", `#explain=${encodeURIComponent(text)}`);
+  const shown = find("explanation");
+  try {
+    shown.textContent = await explanation(text);
+  } catch (error) {
+    shown.textContent = error.message;
+  }
+  shown.hidden = false;
+}
+
 function startExplaining() {
-  const form = find("explain").querySelector("form");
-  const attributes = find("attributes");
-  const run = async () => {
-    const shown = find("explanation");
-    try {
-      shown.textContent = await explain(attributes.value);
-    } catch (error) {
-      shown.textContent = error.message;
-    }
-    shown.hidden = false;
-  };
-  form.addEventListener("submit", (event) => {
+  find("explain").hidden = false;
+  find("explain").querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
-    // A link to this explanation.
-    history.replaceState(null, "", `#explain=${encodeURIComponent(attributes.value)}`);
-    run();
+    explain();
   });
   // A link fills in the form only: an explanation calls adapters.
   const linked = location.hash.match(/^#explain=(.*)$/s);
-  if (linked) {
-    try {
-      attributes.value = decodeURIComponent(linked[1]);
-    } catch {
-      find("explanation").textContent = "The link is not valid: a % in it is not followed by two digits.";
-      find("explanation").hidden = false;
-    }
+  if (!linked) return;
+  try {
+    find("attributes").value = decodeURIComponent(linked[1]);
+  } catch {
+    find("explanation").textContent = "The link is not valid: a % in it is not followed by two digits.";
+    find("explanation").hidden = false;
   }
 }
 
-let explains = false;
+const isBad = (value) => (item) => (value(item) ? "red" : "");
 
-repeat(async () => {
-  const [status, config, open] = await Promise.all([get("status"), get("config"), get("sessions")]);
-  state(status);
-  notes(status, config);
-  use(status, config);
-  resources(status.in_use);
-  quotas(status.in_use);
-  metrics(status.metrics);
-  show("sources", ...(config ? config.sources.map(source) : []));
-  adapters(status);
-  cache(status.cache);
-  sessions(open);
-  if (status.explain && !explains) {
-    explains = true;
-    find("explain").hidden = false;
-    startExplaining();
-    startFiltering();
+const isFailed = (name) => ({ title: "failed", value: (item) => item[name], level: isBad((item) => item[name]) });
+
+const mean = { title: "mean µs", value: (item) => item.mean_micros };
+
+/** The tables of the inventory. Each is made when its section is first opened. */
+const tables = {};
+
+function inventory(id, columns, sorted, items) {
+  tables[id] ??= new Table(find(id), id, columns, sorted);
+  tables[id].update(items, find("search").value.trim());
+}
+
+function showResources({ rules, other_rules: others, handlers, instances, quotas }) {
+  const named = (title) => ({ title, value: (item) => item.name });
+  const number = (title, name) => ({ title, value: (item) => item[name] });
+  const failures = ({ failed, unbuilt = 0, failed_calls: calls = {} }) => (failed === undefined ? failed : Object.values(calls).reduce((a, b) => a + b, failed + unbuilt));
+  const lastFailure = ({ last_failure: last }) => (last ? `${last.handler}: ${last.cause}, ${last.seconds_ago} s ago` : "");
+  inventory("rules", [
+    named("rule"), { title: "place", value: (rule) => rule.place }, number("matched", "matched"), number("from cache", "cached"), number("denied", "denied"),
+    { title: "failed", value: failures, level: isBad(failures) }, { title: "last failure", value: lastFailure }, mean,
+  ], 2, [...rules, ...others]);
+  inventory("handlers", [named("handler"), number("calls", "calls"), number("from cache", "cached"), isFailed("failed"), mean], 1, handlers);
+  inventory("instances", [named("instance"), number("built", "built"), isFailed("failed")], 1, instances);
+  const remaining = ({ last_limit: limit }) => {
+    if (!limit) return "";
+    const window = limit.window_seconds === null ? "" : ` in ${limit.window_seconds} s`;
+    return `${limit.remaining} of ${limit.max_amount}${window}, ${limit.seconds_ago} s ago`;
+  };
+  inventory("quotas", [
+    named("quota"), number("requests", "requests"), number("refused", "refused"), number("amount requested", "requested"),
+    number("granted", "granted"), number("given back", "returned"), { title: "remaining for one combination of dimensions", value: remaining },
+  ], 1, quotas);
+}
+
+function showConfiguration(config) {
+  const rows = config.faults.map((text) => ({ text }));
+  rows.unshift(...config.refusal.map((text) => ({ text: `refused: ${text}` })));
+  const state = config.applied_at === null ? "none yet" : `in use for ${since(config.applied_at)}`;
+  rows.unshift({ text: `${state}; ${config.applied} applied, ${config.rejected} refused` });
+  rows.push(...Object.entries(config.resources).map(([name, number]) => ({ text: last(name), number, version: config.versions[name] })));
+  inventory("configuration", [
+    { title: "state, faults and collections", value: (row) => row.text }, { title: "resources", value: (row) => row.number },
+    { title: "version", value: (row) => row.version },
+  ], 1, rows);
+}
+
+function showSources(sources) {
+  const accepted = ({ unsupported, accepted_seconds_ago: ago, synced }) => {
+    if (unsupported) return "not served by the source";
+    return ago === null ? "not yet" : `${ago} s ago${synced ? "" : ", from the cache"}`;
+  };
+  const rows = sources.flatMap(({ source, peers, collections, messages }) => [
+    ...collections.map((collection) => ({
+      name: `${source} ${last(collection.collection)}`, peers: peers.join(", ") || "nobody", resources: collection.resources,
+      version: collection.version, what: accepted(collection),
+      refused: collection.refused ? `${collection.refused.version}: ${collection.refused.reason}` : "",
+    })),
+    ...messages.map((message, index) => ({
+      name: `${source} message ${index + 1}`, peers: clock(message.time), version: message.nonce,
+      what: `${message.kind} ${last(message.collection)} ${message.what}`,
+    })),
+  ]);
+  const column = (title, name) => ({ title, value: (row) => row[name] });
+  inventory("sources", [
+    column("source and collection", "name"), column("connected, or time", "peers"), column("resources", "resources"),
+    column("version or nonce", "version"), column("accepted", "what"), { ...column("refused", "refused"), level: () => "red" },
+  ], 2, rows);
+}
+
+function showAdapters({ adapters, handlers, cache }) {
+  const rows = adapters.map(({ name, description, templates, sessions }) => ({ name, description: `${description} ${templates.join(", ")}`, sessions }));
+  rows.push({ name: "(handlers)", description: `${handlers.open} open, ${handlers.cached} of them cached for calls that carry their configuration` });
+  if (cache) {
+    const found = cache.hits + cache.coalesced + cache.stale;
+    const all = found + cache.misses;
+    rows.push({
+      name: "(check cache)",
+      description: `${count(found)} of ${count(all)} checks (${Math.floor((found * 100) / all)} %): ${count(cache.hits)} hits, ${count(cache.coalesced)} coalesced, `
+        + `${count(cache.stale)} stale. ${count(cache.saved_calls)} calls of adapters and ${count(cache.saved_seconds)} s of evaluation saved. `
+        + `${count(cache.answers)} answers in ${count(Math.ceil(cache.bytes / 1024))} kB; ${count(cache.evictions)} evicted.`,
+    });
   }
-  if (status.explain) await decisions();
+  inventory("adapters", [
+    { title: "adapter", value: (row) => row.name }, { title: "description, templates", value: (row) => row.description },
+    { title: "sessions", value: (row) => row.sessions },
+  ], 0, rows);
+}
+
+function showSessions({ sessions }) {
+  const column = (title, value) => ({ title, value });
+  inventory("sessions", [
+    column("session", ({ id }) => id), column("adapter", ({ adapter }) => adapter), column("instances", ({ instances }) => instances.join(", ")),
+    column("claims", ({ claims }) => claims), column("idle, % of its time", ({ idle_tenths: tenths }) => tenths * 10),
+  ], 3, sessions);
+}
+
+function showMetrics({ metrics }) {
+  const column = (title, name) => ({ title, value: (row) => row[name] });
+  inventory("metrics", [column("series", "series"), column("value", "value")], 0, metrics);
+}
+
+/** Reads and shows the section of the inventory that is open. */
+async function showInventory(status) {
+  const id = find("inventory").querySelector("details[open]")?.id;
+  if (["rules", "handlers", "instances", "quotas"].includes(id)) {
+    const { in_use: used } = await get("status");
+    if (used) showResources(used);
+  } else if (id === "configuration" || id === "sources") {
+    const config = await get("config");
+    if (config) showConfiguration(config), showSources(config.sources);
+  } else if (id === "adapters") showAdapters(status);
+  else if (id === "metrics") showMetrics(status);
+  else if (id === "sessions") showSessions(await get("sessions"));
+}
+
+/** The last status. */
+let shown = null;
+
+function show15Minutes(status) {
+  const { state, problems, past_problems: past, version, started, history, in_use: used } = status;
+  showState(state, problems, "mixer-adapter");
+  setText(find("about"), `${version} · up ${since(started)}${used ? ` · ${count(used.rule_count)} rules, ${count(used.handler_count)} handlers` : ""}`);
+  showCharts(history);
+  find("past").hidden = past.length === 0;
+  const over = past.map((problem) => ({ ...problem, is_over: true }));
+  patch(find("past").querySelector("ul"), over, (problem) => `${problem.kind} ${problem.name}`, problemItem, updateProblem);
+}
+
+repeat("mixer-adapter", async () => {
+  const status = await get("status?brief");
+  if (!shown) {
+    if (status.explain) startExplaining(), startDecisions();
+    find("closed").hidden = status.explain;
+    const refresh = () => showInventory(shown).catch(() => {});
+    find("search").addEventListener("input", refresh);
+    find("inventory").querySelectorAll("details").forEach((details) => details.addEventListener("toggle", refresh));
+  }
+  shown = status;
+  show15Minutes(status);
+  if (status.explain) await readDecisions();
+  await showInventory(status);
 });

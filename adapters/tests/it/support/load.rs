@@ -1,4 +1,4 @@
-//! HTTP/1.1 clients that send requests while something else changes.
+//! Clients that send requests while something else changes.
 
 use std::{
     sync::{
@@ -9,8 +9,15 @@ use std::{
     time::Duration,
 };
 
+use http::uri::PathAndQuery;
+use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, CheckResponse, CompressedAttributes};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, client::Grpc, transport::Endpoint};
+use tonic_prost::ProstCodec;
+
 use super::{
-    eventually_within,
+    Server, eventually_within,
     http::{HttpConnection, HttpResponse},
 };
 
@@ -63,4 +70,72 @@ impl Load {
         assert!(wrong.is_empty(), "{wrong:?}");
         self.sent.load(Relaxed)
     }
+}
+
+/// Sends checks of the Mixer API at a rate until it is finished or dropped. What they answer is not looked at.
+pub(crate) struct CheckLoad {
+    stop: CancellationToken,
+    sender: Option<JoinHandle<u64>>,
+}
+
+/// The number of checks without an answer, beyond which no further one is sent.
+const MAX_CHECKS: usize = 256;
+
+impl CheckLoad {
+    pub(crate) fn start(server: &Server, per_second: u64, path: fn(u64) -> String) -> Self {
+        let stop = CancellationToken::new();
+        let (stopped, address) = (stop.clone(), format!("http://{}", server.grpc));
+        let sender = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(send_checks(&address, per_second, path, stopped))
+        });
+        Self { stop, sender: Some(sender) }
+    }
+
+    /// Ends the load, and returns the number of checks.
+    pub(crate) fn finish(mut self) -> u64 {
+        self.stop.cancel();
+        self.sender.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for CheckLoad {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn send_checks(
+    address: &str,
+    per_second: u64,
+    path: fn(u64) -> String,
+    stop: CancellationToken,
+) -> u64 {
+    const STEP: Duration = Duration::from_millis(10);
+    let channel = Endpoint::from_shared(address.to_owned()).unwrap().connect().await.unwrap();
+    let free = Arc::new(Semaphore::new(MAX_CHECKS));
+    let mut steps = tokio::time::interval(STEP);
+    let mut sent = 0;
+    while stop.run_until_cancelled(steps.tick()).await.is_some() {
+        for _ in 0..per_second / 100 {
+            let Ok(permit) = free.clone().try_acquire_owned() else { break };
+            let attributes = CompressedAttributes {
+                words: vec!["request.path".to_owned(), path(sent)],
+                strings: [(-1, -2)].into(),
+                ..CompressedAttributes::default()
+            };
+            let request = CheckRequest { attributes: Some(attributes), ..CheckRequest::default() };
+            let mut client = Grpc::new(channel.clone());
+            tokio::spawn(async move {
+                if client.ready().await.is_ok() {
+                    let method = PathAndQuery::from_static("/istio.mixer.v1.Mixer/Check");
+                    let codec = ProstCodec::<CheckRequest, CheckResponse>::default();
+                    let _ = client.unary(Request::new(request), method, codec).await;
+                }
+                drop(permit);
+            });
+            sent += 1;
+        }
+    }
+    sent
 }
