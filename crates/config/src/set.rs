@@ -206,6 +206,21 @@ impl ConfigSet {
         ResolveError(reason)
     }
 
+    /// Iterates over the differences from an earlier set: `changed NAME (PLACE)` and the like.
+    pub fn changes_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = String> + 'a {
+        let different = self.iter().filter_map(|entry| {
+            let (name, resource) = (entry.name(), &entry.resource);
+            let verb = match earlier.get(name) {
+                Some(before) if before.resource.spec == resource.spec => return None,
+                Some(_) => "changed",
+                None => "added",
+            };
+            Some(format!("{verb} {name} ({})", resource.origin))
+        });
+        let removed = earlier.iter().map(|entry| entry.name()).filter(|name| self.get(name).is_none());
+        different.chain(removed.map(|name| format!("removed {name}")))
+    }
+
     /// Returns the number of resources of each collection, including collections that Mixer does not use.
     pub fn counts(&self) -> BTreeMap<Collection, usize> {
         let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));

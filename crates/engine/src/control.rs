@@ -44,6 +44,11 @@ const MAX_LOGGED: usize = 20;
 /// The number of deprecated fields that are counted apart.
 const MAX_DEPRECATED_FIELDS: usize = 100;
 
+/// The number of changes of the configuration that the status has.
+const MAX_CHANGES: usize = 10;
+/// The number of resources of a change that the status has.
+const MAX_CHANGED: usize = 10;
+
 /// The time in which the other collections of a source must become empty, too, after its rules.
 const EMPTY_DELAY: Duration = Duration::from_secs(10);
 
@@ -57,6 +62,8 @@ pub struct ConfigStatus {
     pub rejected: u64,
     /// Time of the last applied update in seconds since the Unix epoch.
     pub applied_at: Option<u64>,
+    /// The last changes since the first configuration, the newest first.
+    pub changes: Vec<ConfigChange>,
     /// Number of times that a source lost all its resources. Such losses are not applied.
     pub lost: u64,
     /// Number of resources by collection.
@@ -76,6 +83,18 @@ pub struct ConfigStatus {
     /// Handles to the sources.
     #[serde(skip)]
     pub sources: Vec<Arc<dyn SourceHandle>>,
+}
+
+/// A change of the configuration in use.
+#[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
+pub struct ConfigChange {
+    /// Time of the change in seconds since the Unix epoch.
+    pub at: u64,
+    /// The name of its source.
+    pub source: String,
+    /// The first added, changed and removed resources with their places, and the number of the others.
+    pub resources: Vec<String>,
 }
 
 /// A collection that the first configuration waits for.
@@ -221,13 +240,24 @@ impl Apply for Controller {
         self.mixer.replace(snapshot);
         let deprecated = self.log_new_faults(&faults);
         let resources = set.counts();
-        tracing::info!(%source, resources = resources.values().sum::<usize>(), "configuration applied");
+        let changes = match previous {
+            Some(_) => limit_texts(set.changes_since(&self.set), MAX_CHANGED),
+            None => Vec::new(),
+        };
+        let changed = (!changes.is_empty()).then(|| join_texts(&changes));
+        let resource_count: usize = resources.values().sum();
+        tracing::info!(%source, resources = resource_count, changed, "configuration applied");
         self.set = set;
+        let at = seconds(SystemTime::now());
         self.update_status(|status| {
             let known = status.warnings();
             status.applied += 1;
             status.add_deprecated(deprecated);
-            status.applied_at = Some(seconds(SystemTime::now()));
+            status.applied_at = Some(at);
+            if !changes.is_empty() {
+                status.changes.truncate(MAX_CHANGES - 1);
+                status.changes.insert(0, ConfigChange { at, source: source.to_string(), resources: changes });
+            }
             status.resources =
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
             status.versions.extend(versions);

@@ -35,7 +35,7 @@ pub mod trace;
 mod wire;
 
 pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome};
-pub use control::{Awaited, ConfigStatus, Controller};
+pub use control::{Awaited, ConfigChange, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_outcome};
 pub use decision_id::{DecisionIds, is_decision_id};
 pub use engine::Mixer;

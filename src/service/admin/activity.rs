@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use mixer_adapter_config::{join_texts, source::unix_time};
+use mixer_adapter_config::source::unix_time;
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{CheckOutcome, Mixer, RequestLimit};
 use mixer_adapter_host::metrics::CallMetrics;
@@ -121,14 +121,17 @@ impl Activity {
     }
 
     fn observe_conditions(&mut self, admin: &Admin) {
+        for (file, left) in ending_certificates() {
+            self.problems.observe_condition(Kind::Certificate, file.into(), left);
+        }
         let mut observe = |kind, texts: &[String]| {
-            if !texts.is_empty() {
-                self.problems.observe_condition(kind, join_texts(texts));
+            if let Some((first, others)) = texts.split_first() {
+                let more = if others.is_empty() { String::new() } else { format!("; {} more", others.len()) };
+                self.problems.observe_condition(kind, Arc::default(), format!("{first}{more}"));
             }
         };
         observe(Kind::NotReady, &admin.readiness.pending());
         observe(Kind::Warning, &admin.readiness.warnings());
-        observe(Kind::Certificate, &ending_certificates());
         let Some(config) = &admin.config else { return };
         let config = config.lock();
         if config.applied > 0 {
@@ -156,16 +159,18 @@ impl Activity {
     }
 }
 
-/// Returns the certificates that end soon, with their files.
-fn ending_certificates() -> Vec<String> {
+/// Returns the files of the certificates that end soon, and when.
+fn ending_certificates() -> impl Iterator<Item = (String, String)> {
     let now = SystemTime::now();
     let ends = tls::certificate_ends().into_iter();
-    let soon = ends.filter(|(_, end)| *end < now + CERTIFICATE_WARNING);
-    soon.map(|(file, end)| match end.duration_since(now) {
-        Ok(left) => format!("{} ends in {} h", file.display(), left.as_secs() / 3600),
-        Err(_) => format!("{} has ended", file.display()),
+    let soon = ends.filter(move |(_, end)| *end < now + CERTIFICATE_WARNING);
+    soon.map(move |(file, end)| {
+        let left = match end.duration_since(now) {
+            Ok(left) => format!("in {} h", left.as_secs() / 3600),
+            Err(_) => "it has ended".to_owned(),
+        };
+        (file.display().to_string(), left)
     })
-    .collect()
 }
 
 /// Adds why a handler or an adapter failed last, and which rules call the handler.

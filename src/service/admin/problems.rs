@@ -90,7 +90,7 @@ impl Kind {
             Self::UnmatchedQuotas => "rate limits match no quota",
             Self::QuotasNotReturned => "hits of rate limits cannot be given back",
             Self::DecisionLog => "lines of the decision log are lost",
-            Self::Certificate => "a certificate ends soon",
+            Self::Certificate => return format!("the certificate in {name} ends soon"),
             Self::Refused => "the last configuration was refused, and an older one is in use",
             Self::Faults => "parts of the configuration are not in use",
             Self::Warning => "warning",
@@ -181,9 +181,9 @@ impl Problems {
     }
 
     /// Observes a condition.
-    pub(super) fn observe_condition(&mut self, kind: Kind, detail: String) {
+    pub(super) fn observe_condition(&mut self, kind: Kind, name: Arc<str>, detail: String) {
         let now = self.now;
-        let symptom = self.symptoms.entry((kind, Arc::default())).or_default();
+        let symptom = self.symptoms.entry((kind, name)).or_default();
         symptom.fail(now, QUIET_CONDITION);
         symptom.detail = detail;
     }
@@ -211,9 +211,11 @@ impl Problems {
 
     /// Returns the problems of the last 15 minutes, the worst first.
     pub(super) fn list(&self) -> Vec<Problem> {
-        let is_shown = |symptom: &Symptom| symptom.last > 0 && symptom.last + SHOWN >= self.now;
-        let failing = self.symptoms.iter().filter(|(_, symptom)| is_shown(symptom));
-        let mut problems: Vec<Problem> = failing
+        let failed = |symptom: &Symptom| symptom.last > 0 && symptom.last + SHOWN >= self.now;
+        let mut problems: Vec<Problem> = self
+            .symptoms
+            .iter()
+            .filter(|(_, symptom)| failed(symptom))
             .map(|((kind, name), symptom)| {
                 let quiet = if kind.is_condition() { QUIET_CONDITION } else { QUIET };
                 let mut text = kind.describe(name);
@@ -233,6 +235,10 @@ impl Problems {
                     rule_count: 0,
                     is_over: symptom.last + quiet < self.now,
                 }
+            })
+            // A condition of a moment is no news when it is over: each server starts before it is ready.
+            .filter(|problem| {
+                !(problem.is_over && problem.kind.is_condition() && problem.since == problem.last)
             })
             .collect();
         problems.sort_by(|a, b| (a.level, a.kind, b.failed).cmp(&(b.level, b.kind, a.failed)));
@@ -309,13 +315,21 @@ mod tests {
     fn a_condition_is_a_problem_while_it_lasts_and_a_resource_is_forgotten_with_its_problem() {
         let mut observed = Observed::new();
         observed.pass(1, 1, 1);
-        observed.problems.observe_condition(Kind::NotReady, "waiting".to_owned());
-        let problems = observed.problems.list();
-        assert_eq!(problems[0].text, "the server is not ready: waiting");
-        observed.pass(3, 1, 1);
-        assert!(
-            observed.problems.list().iter().any(|problem| problem.kind == Kind::NotReady && problem.is_over)
-        );
+        let not_ready = |observed: &Observed| {
+            observed.problems.list().into_iter().find(|problem| problem.kind == Kind::NotReady)
+        };
+        let observe = |observed: &mut Observed, seconds| {
+            observed.problems.observe_condition(Kind::NotReady, Arc::default(), "waiting".to_owned());
+            let problem = not_ready(observed).unwrap();
+            assert_eq!((&*problem.text, problem.is_over), ("the server is not ready: waiting", false));
+            observed.pass(seconds, 1, 1);
+        };
+        // A condition of a moment is not shown when it is over.
+        observe(&mut observed, 3);
+        assert!(not_ready(&observed).is_none());
+        observe(&mut observed, 1);
+        observe(&mut observed, 3);
+        assert!(not_ready(&observed).is_some_and(|problem| problem.is_over));
         observed.problems.begin(observed.start + Duration::from_secs(2_000), START + 2_000);
         observed.problems.end();
         assert!(observed.problems.symptoms.is_empty());

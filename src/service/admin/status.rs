@@ -12,7 +12,7 @@ use super::{
     problems::{Level, Problem},
 };
 use mixer_adapter_core::framework::status::status_name;
-use mixer_adapter_engine::{Mixer, QuotaCounts, Snapshot};
+use mixer_adapter_engine::{ConfigChange, Mixer, QuotaCounts, Snapshot};
 use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
 /// The state of a server. What is wrong comes first.
@@ -22,6 +22,8 @@ pub(super) struct Status {
     problems: Vec<Problem>,
     /// Problems of the last 15 minutes that are over.
     past_problems: Vec<Problem>,
+    /// The last changes of the configuration.
+    changes: Vec<ConfigChange>,
     version: &'static str,
     started: u64,
     pending: Vec<String>,
@@ -60,6 +62,7 @@ impl Status {
             state: level(&problems),
             problems,
             past_problems,
+            changes: admin.config.as_ref().map_or_else(Vec::new, |config| config.lock().changes.clone()),
             version: env!("CARGO_PKG_VERSION"),
             started: *started,
             pending: readiness.pending(),

@@ -48,6 +48,8 @@ function patch(parent, items, keyOf, create, update) {
 
 const count = (number) => number.toLocaleString("en", { maximumFractionDigits: 1 });
 
+const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
 const show = (value) => (typeof value === "number" ? count(value) : value ?? "");
 
 /** A time in seconds since the epoch. */
@@ -155,7 +157,7 @@ const problemItem = () => make("li", [make("b"), make("span"), make("div", "", "
 /** Shows a problem, since when it exists, and which rules it hits. */
 function updateProblem(item, problem) {
   const { level, text, since: start, last: end, is_over: isOver, failed, calls, rules = [], rule_count: all } = problem;
-  const failures = failed ? `${count(failed)}${calls ? ` of ${count(calls)}` : " times"}, ` : "";
+  const failures = failed ? `${calls ? `${count(failed)} of ${count(calls)}` : plural(failed, "time")}, ` : "";
   const time = isOver ? `${clock(start)} to ${clock(end)}` : `since ${clock(start)}, for ${since(start)}`;
   item.className = isOver ? "" : level;
   setText(item.children[0], text);

@@ -102,9 +102,9 @@ const pathOf = (attributes) => attributes["request.path"] ?? attributes["request
 const userOf = (attributes) => attributes["source.user"] ?? attributes["source.principal"] ?? attributes["request.auth.principal"];
 
 /** The parts of a line that are read first. */
-function lineParts({ kind, verdict, code, message, rules = [], quota, amount, granted, requests, attributes = {}, latency_seconds: latency, peer }) {
+function lineParts({ kind, verdict, code, message, rules = [], failed = [], quota, amount, granted, requests, attributes = {}, latency_seconds: latency, peer }) {
   const amounts = amount === undefined ? "" : `: ${granted} of ${amount}`;
-  const of = kind === "quota" ? `${quota}${amounts}` : kind === "report" ? `${requests} requests` : rules.join(", ");
+  const of = kind === "quota" ? `${quota}${amounts}` : kind === "report" ? plural(requests, "request") : (rules.length ? rules : failed.map((part) => part.rule)).join(", ");
   const duration = latency === undefined ? "" : micros(Math.round(latency * 1e6));
   const where = [pathOf(attributes), userOf(attributes), duration, peer].filter((part) => part).join(" · ");
   return [
@@ -182,8 +182,8 @@ function showDecisions() {
   const none = recent.all.length ? "None matches." : "None since this page is open.";
   const notes = [
     shown.length ? "" : none,
-    recent.missed && `${count(recent.missed)} were replaced before they could be shown.`,
-    recent.skipped && `${count(recent.skipped)} calls beyond 100 a second were not recorded.`,
+    recent.missed && `Replaced before they could be shown: ${count(recent.missed)}.`,
+    recent.skipped && `Not recorded, beyond 100 a second: ${count(recent.skipped)}.`,
   ];
   setText(find("counts"), notes.filter((note) => note).join(" "));
   showHit();
@@ -376,17 +376,26 @@ async function showInventory(status) {
   else if (id === "sessions") showSessions(await get("sessions"));
 }
 
+const changeItem = () => make("li", [make("b"), make("span")]);
+
+function updateChange(item, { at, resources }) {
+  setText(item.children[0], `${clock(at)}, ${since(at)} ago: `);
+  setText(item.children[1], resources.join("; "));
+}
+
 /** The last status. */
 let shown = null;
 
 function show15Minutes(status) {
-  const { state, problems, past_problems: past, version, started, history, in_use: used } = status;
+  const { state, problems, past_problems: past, changes, version, started, history, in_use: used } = status;
   showState(state, problems, "mixer-adapter");
-  setText(find("about"), `${version} · up ${since(started)}${used ? ` · ${count(used.rule_count)} rules, ${count(used.handler_count)} handlers` : ""}`);
+  setText(find("about"), `${version} · up ${since(started)}${used ? ` · ${plural(used.rule_count, "rule")}, ${plural(used.handler_count, "handler")}` : ""}`);
   showCharts(history);
   find("past").hidden = past.length === 0;
   const over = past.map((problem) => ({ ...problem, is_over: true }));
   patch(find("past").querySelector("ul"), over, (problem) => `${problem.kind} ${problem.name}`, problemItem, updateProblem);
+  find("changes").hidden = changes.length === 0;
+  patch(find("changes").querySelector("ul"), changes, ({ at, resources }) => `${at} ${resources[0]}`, changeItem, updateChange);
 }
 
 repeat("mixer-adapter", async () => {
