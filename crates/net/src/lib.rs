@@ -24,6 +24,7 @@ mod frame_limit;
 pub mod grpc;
 mod http_client;
 mod http_pool;
+mod huge_pages;
 #[cfg(feature = "tls")]
 mod jwt;
 mod limits;
@@ -47,6 +48,7 @@ pub use connection::{Connection, ConnectionLimits, HttpService, Protocol};
 pub use file::{open_file, read_file, read_file_within};
 pub use http_client::{HttpClient, HttpError, with_causes};
 pub use http_pool::HttpPool;
+pub use huge_pages::disable_huge_pages;
 #[cfg(feature = "tls")]
 pub use jwt::{JwksError, JwtOptions, JwtVerifier};
 pub use limits::{Limit, LimitHits};
