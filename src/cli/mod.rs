@@ -13,6 +13,7 @@ mod admin_client;
 mod attribute_args;
 mod call;
 mod completions;
+mod comply;
 mod config_args;
 mod decision_log_args;
 mod decisions;
@@ -172,6 +173,8 @@ enum Command {
     Eval(eval::Eval),
     #[command(after_long_help = include_str!("texts/call.txt"))]
     Call(Box<call::Call>),
+    #[command(after_long_help = include_str!("texts/comply.txt"))]
+    Comply(Box<comply::Comply>),
     #[command(after_long_help = include_str!("texts/new.txt"))]
     New(new::New),
     #[command(after_long_help = include_str!("texts/adapters.txt"))]
@@ -269,6 +272,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
         Command::Diff(diff) => diff.run(add),
         Command::Eval(eval) => eval.run(),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
+        Command::Comply(comply) => with_adapters(add, |adapters| comply.run(adapters)),
         Command::New(new) => new.run(),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Reference(reference) => with_adapters(add, |adapters| reference.run(adapters)),

@@ -85,4 +85,4 @@ impl RpcClient {
     }
 }
 
-const CONNECT_HINT: &str = "start a server with `serve`, or set --address to another one";
+const CONNECT_HINT: &str = "start a server with `serve`, or give the address of another one";

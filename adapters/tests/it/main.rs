@@ -10,6 +10,7 @@ mod call_sessions;
 mod commands;
 mod compiled;
 mod completions;
+mod comply;
 mod config_tests;
 mod configurations;
 mod curl;

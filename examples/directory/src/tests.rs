@@ -14,11 +14,27 @@ use super::*;
 mixer_adapter::testing::compliance!(
     Directory,
     state(Clock(Box::new(Instant::now))),
-    config("{url: 'http://127.0.0.1:9', token_file: config.proto}"),
+    config(&format!("{{url: '{}', token_file: config.proto}}", service())),
     refuses("ttl", "{url: 'http://127.0.0.1:9', token_file: config.proto, ttl: 0s}"),
     refuses("url", "token_file: config.proto"),
     refuses("token_file", "url: 'http://127.0.0.1:9'")
 );
+
+/// Starts a service that allows bob, for a test without a runtime, and returns its URL.
+fn service() -> String {
+    let (sender, url) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        let answer = async |Json(question): Json<HashMap<String, String>>| {
+            Json(HashMap::from([("allowed", question["user"] == "bob")]))
+        };
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            sender.send(format!("http://{}/users", listener.local_addr().unwrap())).unwrap();
+            axum::serve(listener, Router::new().route("/users", post(answer))).await
+        })
+    });
+    url.recv().unwrap()
+}
 
 /// A service that allows bob, a clock that stands still, and a handler with both.
 struct World {

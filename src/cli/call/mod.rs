@@ -1,8 +1,8 @@
 //! Calls adapters as Mixer does.
 
 mod answer;
-mod request;
-mod session;
+pub(super) mod request;
+pub(super) mod session;
 
 use std::{
     process::ExitCode,

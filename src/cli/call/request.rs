@@ -68,22 +68,33 @@ fn inferred_types(
 }
 
 fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, UsageError> {
-    let (flag, set) = match (&call.descriptor, &call.template) {
-        (Some(descriptor), _) => ("--descriptor", input::descriptor("--descriptor", descriptor)?),
-        (None, name) => {
-            let name = name.as_deref().unwrap_or_default();
-            let served = adapters.templates().map(|template| (template.name, template.descriptor));
-            let known: BTreeMap<&str, &[u8]> = STANDARD.iter().copied().chain(served).collect();
-            let Some(descriptor) = known.get(name) else {
-                let known = quoted_list(known.keys());
-                return Err(usage!(
-                    "unknown template `{name}`; known are {known}; use --descriptor for any other"
-                ));
-            };
-            ("TEMPLATE", DescriptorSet::decode(*descriptor).map_err(|error| usage!("{name}: {error}"))?)
-        }
+    match (&call.descriptor, &call.template) {
+        (Some(descriptor), _) => described_template(descriptor),
+        (None, name) => known_template(name.as_deref().unwrap_or_default(), adapters),
+    }
+}
+
+/// Reads the template of --descriptor.
+pub(in crate::cli) fn described_template(descriptor: &str) -> Result<DynamicTemplate, UsageError> {
+    let set = input::descriptor("--descriptor", descriptor)?;
+    DynamicTemplate::new(&set).map_err(|error| usage!("--descriptor: {error}"))
+}
+
+/// The descriptors of the standard templates and of those of this program, by name.
+pub(in crate::cli) fn known_templates(adapters: &Adapters) -> BTreeMap<&'static str, &'static [u8]> {
+    let served = adapters.templates().map(|template| (template.name, template.descriptor));
+    STANDARD.iter().copied().chain(served).collect()
+}
+
+/// Returns a known template.
+pub(in crate::cli) fn known_template(name: &str, adapters: &Adapters) -> Result<DynamicTemplate, UsageError> {
+    let known = known_templates(adapters);
+    let Some(descriptor) = known.get(name) else {
+        let known = quoted_list(known.keys());
+        return Err(usage!("unknown template `{name}`; known are {known}; use --descriptor for any other"));
     };
-    DynamicTemplate::new(&set).map_err(|error| usage!("{flag}: {error}"))
+    let set = DescriptorSet::decode(*descriptor);
+    set.and_then(|set| DynamicTemplate::new(&set)).map_err(|error| usage!("{name}: {error}"))
 }
 
 fn instances(call: &Call, template: &DynamicTemplate) -> Result<Vec<DynamicMessage>, UsageError> {
@@ -165,6 +176,19 @@ fn adapter_config(
     Ok(Some(Any { type_url: format!("type.googleapis.com/{}", message.full_name()), value }))
 }
 
+/// The configuration message of --config-descriptor or --adapter.
+pub(in crate::cli) fn given_config_message(
+    descriptor: Option<&str>,
+    adapter: Option<&str>,
+    adapters: &Adapters,
+) -> Result<Option<MessageDescriptor>, UsageError> {
+    if let Some(descriptor) = descriptor {
+        let set = input::descriptor("--config-descriptor", descriptor)?;
+        return set.params().map(Some).map_err(|error| usage!("--config-descriptor: {error}"));
+    }
+    adapter.map(|name| Ok(find(adapters, name)?.config.clone())).transpose()
+}
+
 /// The configuration message of the adapter, if it is known.
 fn config_message(
     call: &Call,
@@ -172,12 +196,9 @@ fn config_message(
     template: &DynamicTemplate,
     has_config: bool,
 ) -> Result<Option<MessageDescriptor>, UsageError> {
-    if let Some(descriptor) = &call.config_descriptor {
-        let set = input::descriptor("--config-descriptor", descriptor)?;
-        return set.params().map(Some).map_err(|error| usage!("--config-descriptor: {error}"));
-    }
-    if let Some(name) = &call.adapter {
-        return Ok(Some(find(adapters, name)?.config.clone()));
+    let given = given_config_message(call.config_descriptor.as_deref(), call.adapter.as_deref(), adapters)?;
+    if given.is_some() {
+        return Ok(given);
     }
     let mut serving = adapters.iter().filter(|adapter| adapter.serves(template.name()));
     match (has_config, serving.next(), serving.next()) {

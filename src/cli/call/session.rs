@@ -57,7 +57,7 @@ fn pack(inferred: &DynamicMessage) -> Any {
 }
 
 /// The id of a session as `adapter_config` (docs/behaviour/sessions.md#session-ids-in-calls).
-pub(super) fn config(session: &str) -> Any {
+pub(in crate::cli) fn config(session: &str) -> Any {
     Any {
         type_url: "google.protobuf.Any.type_url".to_owned(),
         value: prost::bytes::Bytes::copy_from_slice(session.as_bytes()),
@@ -77,9 +77,11 @@ pub(super) async fn close(
     Ok(())
 }
 
-const VALIDATE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate";
-const CREATE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession";
-const CLOSE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession";
+pub(in crate::cli) const VALIDATE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate";
+pub(in crate::cli) const CREATE: &str =
+    "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession";
+pub(in crate::cli) const CLOSE: &str =
+    "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession";
 
 fn expect_ok(step: &'static str, status: Status) -> Result<(), RpcError> {
     if status.code == 0 { Ok(()) } else { Err(RpcError::of_answer(step, &status)) }

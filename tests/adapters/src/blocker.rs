@@ -8,9 +8,11 @@ use mixer_adapter::{
 use crate::{
     ledger::{Entry, ledger},
     params::blocker::Params,
+    probe::block_in_place,
 };
 
-/// Blocks its thread until the gate of its ledger is open; for the value `hang` it waits forever without blocking.
+/// Blocks its thread until the gate of its ledger is open; for the value `hang` it waits forever without blocking, and for
+/// `block in place` it blocks as tokio offers it.
 #[derive(Debug)]
 pub struct Blocker {
     entry: Entry,
@@ -44,6 +46,9 @@ impl Handle<ListEntry> for Blocker {
         }
         self.entry.ledger.block_at_gate();
         call.finish();
+        if instance.value.as_ref().is_some_and(|value| value.to_string() == "block in place") {
+            return Ok(block_in_place());
+        }
         Ok(Check::allow())
     }
 }

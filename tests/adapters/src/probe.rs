@@ -1,20 +1,17 @@
 //! An adapter that misbehaves on request.
 
 use mixer_adapter::{
-    Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, QuotaRequest,
+    Adapter, AdapterError, Call, Check, Code, Context, DirectHttpResponse, Grant, Handle, QuotaRequest,
     adapter::{Faults, Settings},
     prost_types,
-    proto::{
-        google::rpc::{ErrorInfo, RetryInfo},
-        istio::policy::v1beta1::DirectHttpResponse,
-    },
+    proto::google::rpc::{ErrorInfo, RetryInfo},
     template::{ListEntry, Metric, Quota, listentry, metric, quota},
 };
 
 use crate::ledger::{Entry, ledger};
 pub use crate::params::probe::Params;
 
-/// Executes the value of a list entry: `allow`, `deny`, `fail`, `deny with details`, `fail with details`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever), `block` (the thread, forever) or `wait` (for the gate).
+/// Executes the value of a list entry: `allow`, `deny`, `fail`, `deny with details`, `fail with details`, `panic`, `panic early` (in the method, before its future), `abort` (a panic while another one unwinds), `peer` (a denial with the name of the client), `log` (a warning), `spin` (busy for a while), `hang` (forever), `block` (the thread, forever), `block in place` or `wait` (for the gate).
 #[derive(Debug)]
 pub struct Probe {
     entry: Entry,
@@ -114,6 +111,7 @@ impl Probe {
                     std::thread::park();
                 }
             }
+            "block in place" => Ok(block_in_place()),
             "wait" => {
                 self.entry.ledger.pass_gate().await;
                 Ok(Check::allow())
@@ -123,6 +121,15 @@ impl Probe {
         call.finish();
         answer
     }
+}
+
+/// Allows, after work that tokio permits on some threads only.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it panics on a thread that serves calls, which a test expects"
+)]
+pub(crate) fn block_in_place() -> Check {
+    tokio::task::block_in_place(Check::allow)
 }
 
 struct PanicOnDrop;

@@ -220,6 +220,19 @@ async fn a_handler_that_blocks_its_thread_stalls_nobody_else() {
 }
 
 #[tokio::test]
+async fn block_in_place_works_in_an_adapter_that_declares_that_it_blocks_and_the_error_of_others_says_so() {
+    let serving = Serving::start(|adapters| adapters.add::<Blocker>().add::<Probe>()).await;
+    let client = serving.connect().await;
+    ledger("blocks in place").open_gate();
+    let request = entry(any(&blocker("blocks in place")), "block in place");
+    client.call::<CheckResult>(ListEntry::METHOD, &request).await.unwrap();
+    let failure = run_command(&client, "cannot block in place", "block in place").await.unwrap_err();
+    assert_eq!(failure.code, Code::Internal);
+    let repair = "; an adapter that blocks declares `const BLOCKING: bool = true`";
+    assert!(failure.message.ends_with(repair), "{failure:?}");
+}
+
+#[tokio::test]
 async fn blocking_calls_that_nobody_waits_for_give_their_threads_back() {
     let serving = Serving::start(|adapters| adapters.add::<Blocker>()).await;
     let (client, ledger) = (serving.connect().await, ledger("threads"));

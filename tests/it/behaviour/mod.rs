@@ -8,6 +8,7 @@ mod configuration_limits;
 mod connections;
 mod counts;
 mod handlers;
+mod http_client;
 mod layer;
 mod limits;
 mod misbehaviour;

@@ -86,6 +86,12 @@ impl<S> Context<S> {
         Self { state, environment: Arc::new(environment) }
     }
 
+    /// Returns the same context with another state.
+    #[doc(hidden)]
+    pub fn with_state<T>(&self, state: Arc<T>) -> Context<T> {
+        Context { state, environment: self.environment.clone() }
+    }
+
     /// Returns the state of the program: the argument of [`main!`](../../mixer_adapter/macro.main.html), of the fake Mixer or of
     /// `compliance!`.
     pub fn state(&self) -> &Arc<S> {

@@ -162,12 +162,16 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::value::Value;
 
     #[test]
-    fn addresses_are_equal_however_they_are_encoded() {
+    fn addresses_and_values_of_them_are_equal_however_they_are_encoded() {
         let of = |value: &[u8]| IpAddress { value: Bytes::copy_from_slice(value) };
         let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
         let same = [of(&[10, 0, 0, 1]), of(&mapped), of(b"10.0.0.1"), of(b"::ffff:10.0.0.1")];
+        let value = |address: &IpAddress| Value::IpAddress(address.clone());
+        assert!(same.iter().all(|address| value(address) == value(&same[0])));
+        assert_ne!(value(&of(&[10, 0, 0, 2])), value(&same[0]));
         assert_eq!(HashSet::from(same).len(), 1);
         let others = [of(&[10, 0, 0, 1]), of(&[10, 0, 0, 2]), of(b"10.0.0.01"), of(b""), of(b"x")];
         assert_eq!(HashSet::from(others).len(), 5);

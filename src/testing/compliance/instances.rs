@@ -3,6 +3,9 @@
 use prost_reflect::{
     Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, OneofDescriptor, Value,
 };
+use serde_json::Value as Json;
+
+use super::common::read_yaml;
 
 /// The field with the instance's name (docs/behaviour/templates.md#the-field-name).
 const NAME: u32 = 72_295_727;
@@ -12,38 +15,56 @@ const DEPTH: usize = 4;
 
 /// The values of an instance.
 #[derive(Clone, Copy)]
-pub(super) struct Filling {
+struct Filling<'a> {
     /// The kind of its `Value`, below [`CHOICES`]; the last one is no value.
     choice: usize,
     /// The choice of its scalars, below [`CONTENTS`]; the first one is ordinary.
     content: usize,
+    /// A word of the configuration, for strings.
+    word: Option<&'a str>,
 }
 
 /// The eleven kinds of `Value`, and no value.
 const CHOICES: usize = 12;
 const CONTENTS: usize = 6;
 
-/// Every kind of value with every choice of scalars.
-pub(super) fn fillings() -> impl Iterator<Item = Filling> {
-    (0..CONTENTS).flat_map(|content| (0..CHOICES).map(move |choice| Filling { choice, content }))
+/// The maximum number of words of the configuration.
+const WORDS: usize = 16;
+
+/// Every kind of value with every choice of scalars, and every word of a configuration in YAML: an adapter may treat what it names
+/// differently.
+pub(crate) fn all(descriptor: &MessageDescriptor, name: &str, config: &str) -> Vec<DynamicMessage> {
+    let mut words = Vec::new();
+    if let Ok(config) = read_yaml(config) {
+        collect_words(config, &mut words);
+    }
+    let words = words.iter().map(|word| Filling { choice: 0, content: 0, word: Some(word) });
+    let fillings = (0..CONTENTS)
+        .flat_map(|content| (0..CHOICES).map(move |choice| Filling { choice, content, word: None }));
+    fillings.chain(words).map(|filling| named(message(descriptor, filling, DEPTH), name)).collect()
+}
+
+fn collect_words(config: Json, words: &mut Vec<String>) {
+    match config {
+        Json::String(word) if words.len() < WORDS && !words.contains(&word) => words.push(word),
+        Json::Array(items) => items.into_iter().for_each(|item| collect_words(item, words)),
+        Json::Object(fields) => fields.into_iter().for_each(|(_, value)| collect_words(value, words)),
+        _ => {}
+    }
 }
 
 /// An instance with only a name.
-pub(super) fn empty(instance: &MessageDescriptor, name: &str) -> DynamicMessage {
+pub(crate) fn empty(instance: &MessageDescriptor, name: &str) -> DynamicMessage {
     named(DynamicMessage::new(instance.clone()), name)
 }
 
-/// An instance in which every field is set.
-pub(super) fn filled(instance: &MessageDescriptor, name: &str, filling: Filling) -> DynamicMessage {
-    named(message(instance, filling, DEPTH), name)
-}
-
-fn named(mut instance: DynamicMessage, name: &str) -> DynamicMessage {
+/// Sets the name of an instance.
+pub(crate) fn named(mut instance: DynamicMessage, name: &str) -> DynamicMessage {
     let _has_no_name = instance.try_set_field_by_number(NAME, Value::String(name.to_owned()));
     instance
 }
 
-fn message(descriptor: &MessageDescriptor, filling: Filling, depth: usize) -> DynamicMessage {
+fn message(descriptor: &MessageDescriptor, filling: Filling<'_>, depth: usize) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     if depth == 0 {
         return message;
@@ -57,7 +78,7 @@ fn message(descriptor: &MessageDescriptor, filling: Filling, depth: usize) -> Dy
     message
 }
 
-fn several(field: &FieldDescriptor, filling: Filling, depth: usize) -> Value {
+fn several(field: &FieldDescriptor, filling: Filling<'_>, depth: usize) -> Value {
     match field.kind() {
         Kind::Message(entry) if field.is_map() => {
             let key = filling.pick(["key", "", "a.b/c"]).to_owned();
@@ -68,13 +89,13 @@ fn several(field: &FieldDescriptor, filling: Filling, depth: usize) -> Value {
     }
 }
 
-fn one(field: &FieldDescriptor, filling: Filling, depth: usize) -> Value {
+fn one(field: &FieldDescriptor, filling: Filling<'_>, depth: usize) -> Value {
     match field.kind() {
-        Kind::String => Value::String(
-            filling
-                .pick(["text", "", "\0\r\n\"{}%s", "ünïcödé ☃", "10.1.2.3", "https://example.com/a?b#c"])
-                .to_owned(),
-        ),
+        Kind::String => {
+            let ordinary = filling.word.unwrap_or_else(|| ordinary_text(field.parent_message().name()));
+            let texts = [ordinary, "", "\0\r\n\"{}%s", "ünïcödé ☃", "10.1.2.3", "https://example.com/a?b#c"];
+            Value::String(filling.pick(texts).to_owned())
+        }
         Kind::Bytes => {
             let bytes: [&[u8]; 4] = [&[10, 1, 2, 3], &[0; 16], &[1, 2, 3], &[]];
             Value::Bytes(filling.pick(bytes).to_vec().into())
@@ -91,14 +112,24 @@ fn one(field: &FieldDescriptor, filling: Filling, depth: usize) -> Value {
     }
 }
 
-impl Filling {
+/// Returns an ordinary text for a field of a message.
+fn ordinary_text(message: &str) -> &'static str {
+    match message {
+        "DNSName" => "www.example.com",
+        "EmailAddress" => "user@example.com",
+        "Uri" => "https://example.com/a",
+        _ => "text",
+    }
+}
+
+impl Filling<'_> {
     fn pick<T: Copy, const N: usize>(self, choices: [T; N]) -> T {
         choices[self.content % N]
     }
 }
 
 /// An instance as text: its fields with their names.
-pub(super) fn shown(instance: &DynamicMessage) -> String {
+pub(crate) fn shown(instance: &DynamicMessage) -> String {
     let fields: Vec<String> =
         instance.fields().map(|(field, value)| format!("{}: {}", field.name(), shown_value(value))).collect();
     format!("{{{}}}", fields.join(", "))

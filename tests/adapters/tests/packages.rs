@@ -1,12 +1,15 @@
-//! An adapter with as many templates as it may have, each of which is called over gRPC.
+//! Packages that `include_proto!` includes: several in one module, as many templates as an adapter may have, and one that is not there.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../it/support/mod.rs"]
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod support;
 
+use std::process::Command;
+
 use mixer_adapter::{
-    Adapter, AdapterError, Call, Check, Code, Context, Handle, proto::CheckResult, template::Template,
+    Adapter, AdapterError, Call, Check, Code, Context, Handle, adapter::Config as _, proto::CheckResult,
+    template::Template,
 };
 use support::{Client, Serving, any};
 use test_adapters::params::bystander::Params;
@@ -98,4 +101,48 @@ async fn each_of_32_templates_of_an_adapter_is_served() {
     for (expected, actual) in texts {
         assert_eq!(actual, expected);
     }
+}
+
+/// A configuration and a template.
+mod several {
+    mixer_adapter::include_proto!("test.bystander");
+    mixer_adapter::include_proto!("example.ownergen");
+}
+
+#[test]
+fn a_module_includes_several_packages() {
+    assert_eq!(several::Params::NAME, "test.bystander.Params");
+    assert_eq!(several::OwnerGen::NAME, "ownergen");
+}
+
+/// Compiles the macro alone, with what build.rs sets, and returns the error.
+fn include(packages: Option<&str>) -> String {
+    let library = include_str!("../../../crates/core/src/lib.rs");
+    let (_, definition) = library.split_once("#[macro_export]\nmacro_rules! include_proto {").unwrap();
+    let (definition, _) = definition.split_once("\n}\n").unwrap();
+    let source =
+        format!("macro_rules! include_proto {{{definition}\n}}\ninclude_proto!(\"test.blocked\");\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lib.rs");
+    std::fs::write(&file, source).unwrap();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--crate-type", "lib", "--emit", "metadata", "--out-dir"]).arg(folder.path()).arg(&file);
+    rustc.env_remove("MIXER_ADAPTER_PACKAGES").envs(packages.map(|names| ("MIXER_ADAPTER_PACKAGES", names)));
+    let ran = rustc.output().unwrap();
+    assert!(!ran.status.success());
+    String::from_utf8(ran.stderr).unwrap()
+}
+
+#[test]
+fn the_error_of_a_package_that_is_not_there_names_those_that_are() {
+    let error = include(Some(env!("MIXER_ADAPTER_PACKAGES")));
+    let expected = "error: build.rs does not generate the package \"test.blocked\"; mixer_adapter_build::adapter and \
+                    mixer_adapter_build::template generate here: ";
+    let names = error.lines().next().unwrap().strip_prefix(expected).unwrap_or_else(|| panic!("{error}"));
+    for name in ["\"test.blocker\"", "\"example.ownergen\""] {
+        assert!(names.split(", ").any(|named| named == name), "{names}");
+    }
+    let error = include(None);
+    let expected = "error: build.rs generates no package; call mixer_adapter_build::adapter in it\n";
+    assert!(error.starts_with(expected), "{error}");
 }
