@@ -220,7 +220,7 @@ fn what_is_no_mixer_and_what_fails_exits_with_1() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let ran = ask("quota", &free, &["requests"]);
     assert!(ran.code == 1 && ran.stderr.starts_with("error: connecting: UNAVAILABLE: "), "{ran:?}");
-    assert!(ran.stderr.contains("--address"), "{ran:?}");
+    assert!(ran.stderr.contains("give the address of another one"), "{ran:?}");
 }
 
 #[test]

@@ -74,7 +74,11 @@ fn an_address_without_a_server_is_an_error_with_a_hint() {
     assert_eq!(ran.code, 1);
     let expected =
         format!("error: connecting: UNAVAILABLE: {free} cannot be reached: {free}: Connection refused");
-    assert!(ran.stderr.starts_with(&expected) && ran.stderr.contains("--address"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.starts_with(&expected) && ran.stderr.contains("give the address of another one"),
+        "{}",
+        ran.stderr
+    );
 }
 
 /// The command line is wrong: exit code 2, nothing is called, and the message says what and where.

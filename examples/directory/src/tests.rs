@@ -14,9 +14,9 @@ use super::*;
 mixer_adapter::testing::compliance!(
     Directory,
     state(Clock(Box::new(Instant::now))),
-    config(&format!("{{url: '{}', token_file: config.proto}}", service())),
-    refuses("ttl", "{url: 'http://127.0.0.1:9', token_file: config.proto, ttl: 0s}"),
-    refuses("url", "token_file: config.proto"),
+    config(&format!("{{url: '{}', token_file: src/token.txt}}", service())),
+    refuses("ttl", "{url: 'http://127.0.0.1:9', token_file: src/token.txt, ttl: 0s}"),
+    refuses("url", "token_file: src/token.txt"),
     refuses("token_file", "url: 'http://127.0.0.1:9'")
 );
 
