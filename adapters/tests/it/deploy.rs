@@ -374,3 +374,63 @@ fn files_with(folder: &Path, end: &str) -> PathBuf {
     let mut paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.find(|path| path.to_str().unwrap().ends_with(end)).unwrap()
 }
+
+/// What the chart renders from values or with the name of the release, in place of these lines of the manifests.
+const RENDERED: [&str; 5] = [
+    "app.kubernetes.io/name: mixer-adapter",
+    "image: mixer-adapter",
+    "name: mixer-adapter-config",
+    "secretName: mixer-adapter-admin",
+    "terminationGracePeriodSeconds: 15",
+];
+
+/// What the chart has in addition.
+const CHART_ONLY: [&str; 4] = ["imagePullSecrets:", "labels:", "nodeSelector:", "tolerations:"];
+
+/// Returns the lines of YAML that are the same in each rendering.
+fn fixed_lines(yaml: &str) -> BTreeSet<&str> {
+    yaml.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#') && !line.contains("{{"))
+        .collect()
+}
+
+#[test]
+fn the_chart_deploys_what_the_manifests_deploy() {
+    let chart = deploy().join("helm");
+    let read = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let values_text = read(chart.join("values.yaml"));
+    let values: Json = serde_saphyr::from_str(&values_text).unwrap();
+    let value_lines = fixed_lines(&values_text);
+    let value = regex::Regex::new(r"\{\{ \.Values\.([A-Za-z.]+) \}\}").unwrap();
+    let used = regex::Regex::new(r"\.Values\.([A-Za-z.]+)").unwrap();
+    let find = |path: &str| {
+        values.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or_else(|| panic!("no value {path}"))
+    };
+    let templates = files("helm/templates");
+    for name in &templates {
+        let template = read(chart.join("templates").join(name));
+        used.captures_iter(&template).for_each(|path| drop(find(&path[1])));
+        let Ok(manifest) = fs::read_to_string(deploy().join("kubernetes").join(name)) else { continue };
+        let rendered = value.replace_all(&template, |path: &regex::Captures<'_>| {
+            find(&path[1]).as_str().map_or_else(|| find(&path[1]).to_string(), str::to_owned)
+        });
+        let rendered = rendered.replace("{{ .Release.Name }}", "mixer-adapter");
+        let (chart, manifest) = (fixed_lines(&rendered), fixed_lines(&manifest));
+        let added: Vec<_> = chart.difference(&manifest).filter(|line| !CHART_ONLY.contains(line)).collect();
+        let is_rendered = |line: &&&str| RENDERED.contains(line) || value_lines.contains(*line);
+        let missing: Vec<_> = manifest.difference(&chart).filter(|line| !is_rendered(line)).collect();
+        assert!(added.is_empty() && missing.is_empty(), "{name}: more {added:?}, less {missing:?}");
+    }
+    // All manifests but those of the namespace, which helm creates.
+    let manifests = files("kubernetes");
+    let without: Vec<&String> = manifests.difference(&templates).collect();
+    assert_eq!(without, ["kustomization.yaml", "namespace.yaml"]);
+
+    let schema: Json = serde_json::from_str(&read(chart.join("values.schema.json"))).unwrap();
+    let keys = |json: &Json| json.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
+    let mut known = keys(&schema["properties"]);
+    // Helm's own.
+    known.remove("global");
+    assert_eq!(known, keys(&values));
+}
