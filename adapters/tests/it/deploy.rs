@@ -410,7 +410,9 @@ fn the_chart_deploys_what_the_manifests_deploy() {
     let templates = files("helm/templates");
     for name in &templates {
         let template = read(chart.join("templates").join(name));
-        used.captures_iter(&template).for_each(|path| drop(find(&path[1])));
+        for path in used.captures_iter(&template) {
+            find(&path[1]);
+        }
         let Ok(manifest) = fs::read_to_string(deploy().join("kubernetes").join(name)) else { continue };
         let rendered = value.replace_all(&template, |path: &regex::Captures<'_>| {
             find(&path[1]).as_str().map_or_else(|| find(&path[1]).to_string(), str::to_owned)
