@@ -184,7 +184,7 @@ impl<S> Context<S> {
             Some(handler) => format!("handler {handler}"),
             None => format!("a handler of {}", self.adapter()),
         };
-        self.environment.warnings.add(format!("{source}: {text}"))
+        self.environment.warnings.add(format_args!("{source}: {text}"))
     }
 
     /// Returns the metrics of the handler, with the feature `metrics`.
