@@ -33,13 +33,14 @@ pub(super) struct Status {
     adapters: Vec<Json>,
     handlers: Json,
     /// The metrics of handlers, in series.
-    metrics: Vec<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<Vec<Json>>,
     in_use: Option<Json>,
     cache: Option<Json>,
 }
 
 impl Status {
-    /// Returns the state of a server; a brief one is without the rules, handlers and instances in use.
+    /// Returns the state of a server; a brief one is without the resources in use and the metrics of handlers.
     pub(super) fn new(admin: &Admin, is_brief: bool) -> Self {
         let Admin { host, readiness, mixer, started, explain, .. } = admin;
         let mut activity = admin.activity.lock();
@@ -71,7 +72,8 @@ impl Status {
             history,
             adapters: adapters.collect(),
             handlers: json!({ "open": host.handlers().live_count(), "cached": host.handlers().cached_count() }),
-            metrics: handler_metrics(&host.adapters().handler_metrics().unwrap_or_default()),
+            metrics: (!is_brief)
+                .then(|| handler_metrics(&host.adapters().handler_metrics().unwrap_or_default())),
             in_use: snapshot.as_deref().map(|snapshot| in_use(snapshot, is_brief)),
             cache: snapshot.as_deref().and_then(cache),
         }

@@ -372,7 +372,7 @@ async function showInventory(status) {
     const config = await get("config");
     if (config) showConfiguration(config), showSources(config.sources);
   } else if (id === "adapters") showAdapters(status);
-  else if (id === "metrics") showMetrics(status);
+  else if (id === "metrics") showMetrics(await get("status"));
   else if (id === "sessions") showSessions(await get("sessions"));
 }
 
