@@ -1,6 +1,6 @@
 //! Requests to the service.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_core::{
     AdapterError, Context,
@@ -22,9 +22,15 @@ pub(super) struct Service {
     http: Http,
     url: ServiceUrl,
     token: Option<Secret>,
-    /// The endpoint of evaluations; `None` until the metadata has named it.
-    endpoint: Mutex<Option<String>>,
-    discovery: bool,
+    endpoint: Endpoint,
+}
+
+/// The endpoint of evaluations.
+#[derive(Debug)]
+enum Endpoint {
+    Fixed(Arc<str>),
+    /// `None` until the metadata has named it.
+    Discovered(Mutex<Option<Arc<str>>>),
 }
 
 /// The part of the service's metadata that is read.
@@ -62,9 +68,13 @@ impl Service {
             "" => None,
             path => Some(context.secret("token_file", path).await?),
         };
-        let (url, discovery) = (settings.url.clone(), settings.discovery);
-        let endpoint = (!discovery).then(|| url.evaluation()).into();
-        Ok(Self { http: context.http(), url, token, endpoint, discovery })
+        let url = settings.url.clone();
+        let endpoint = if settings.discovery {
+            Endpoint::Discovered(Mutex::default())
+        } else {
+            Endpoint::Fixed(url.evaluation().into())
+        };
+        Ok(Self { http: context.http(), url, token, endpoint })
     }
 
     /// Asks for a decision, for at most `limit`.
@@ -76,9 +86,11 @@ impl Service {
         let exchange = async {
             let endpoint = self.endpoint().await?;
             let answer = self.send(self.http.post(&endpoint).json(evaluation)).await?;
-            if answer.status() == StatusCode::NOT_FOUND && self.discovery {
+            if answer.status() == StatusCode::NOT_FOUND
+                && let Endpoint::Discovered(endpoint) = &self.endpoint
+            {
                 // The service may have moved its endpoint.
-                *self.endpoint.lock().await = None;
+                *endpoint.lock().await = None;
             }
             decode(answer)
         };
@@ -86,8 +98,12 @@ impl Service {
     }
 
     /// Returns the endpoint of evaluations. One call asks for the metadata, and others wait for it.
-    async fn endpoint(&self) -> Result<String, EvaluationError> {
-        let mut endpoint = self.endpoint.lock().await;
+    async fn endpoint(&self) -> Result<Arc<str>, EvaluationError> {
+        let discovered = match &self.endpoint {
+            Endpoint::Fixed(endpoint) => return Ok(endpoint.clone()),
+            Endpoint::Discovered(discovered) => discovered,
+        };
+        let mut endpoint = discovered.lock().await;
         if let Some(endpoint) = &*endpoint {
             return Ok(endpoint.clone());
         }
@@ -100,7 +116,7 @@ impl Service {
         if !self.url.has_origin_of(&named) {
             return Err(EvaluationError::OtherHost(named));
         }
-        Ok(endpoint.insert(named).clone())
+        Ok(endpoint.insert(named.into()).clone())
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, EvaluationError> {
