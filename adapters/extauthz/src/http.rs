@@ -3,7 +3,8 @@
 use mixer_adapter_core::{
     Code,
     adapter::{Http, HttpRequest, HttpResponse},
-    http::{HeaderName, HeaderValue, Method, StatusCode, Uri},
+    framework::is_framing_header,
+    http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header},
 };
 
 use super::{
@@ -15,19 +16,6 @@ use super::{
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
-
-/// Headers that delimit messages or belong to a connection.
-const FRAMING: [&str; 9] = [
-    "connection",
-    "content-length",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Asks as Envoy's `http_service` does: with the method and the path of the request.
 pub(super) fn request(http: &Http, url: &str, question: &Question) -> Result<HttpRequest, AskError> {
@@ -52,7 +40,7 @@ pub(super) fn forward_request(http: &Http, url: &str, question: &Question) -> Re
 fn with_headers(mut request: HttpRequest, question: &Question) -> Result<HttpRequest, AskError> {
     for (name, value) in &question.headers {
         let valid = HeaderName::from_bytes(name.as_bytes()).ok();
-        let valid = valid.filter(|name| !FRAMING.contains(&name.as_str()));
+        let valid = valid.filter(|name| !is_framing_header(name) && *name != header::HOST);
         request = with_header(request, valid.ok_or_else(|| AskError::Header(name.clone()))?, value)?;
     }
     if !question.host.is_empty() {

@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use http::HeaderName;
+use mixer_adapter_core::framework::is_framing_header;
 
 use crate::proto::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
@@ -26,19 +27,6 @@ pub(crate) enum HeaderError {
     #[error("header {0} cannot be removed")]
     Removal(String),
 }
-
-/// Headers that delimit messages or concern one connection.
-const FRAMING: [&str; 9] = [
-    "connection",
-    "content-length",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Pseudo headers of a request that Envoy lets a rule change.
 const PSEUDO: [&str; 3] = [":authority", ":method", ":path"];
@@ -74,7 +62,7 @@ pub(crate) fn removed_header(name: &str) -> Result<String, HeaderError> {
 fn header_name(name: &str) -> Result<String, HeaderError> {
     let valid = HeaderName::from_bytes(name.as_bytes()).map_err(|_| HeaderError::Name(name.to_owned()))?;
     let name = valid.as_str().to_owned();
-    if FRAMING.contains(&valid.as_str()) { Err(HeaderError::Framing(name)) } else { Ok(name) }
+    if is_framing_header(&valid) { Err(HeaderError::Framing(name)) } else { Ok(name) }
 }
 
 fn check_value(name: &str, value: &str) -> Result<(), HeaderError> {

@@ -3,6 +3,7 @@
 pub mod digest;
 pub mod dynamic;
 pub mod frame;
+mod framing_headers;
 pub mod json;
 pub mod line_queue;
 pub mod log_limit;
@@ -18,6 +19,7 @@ mod this_machine;
 pub mod translation;
 pub mod version;
 
+pub use framing_headers::is_framing_header;
 pub use quota_context::QuotaContext;
 pub use setters::{setters, settings};
 pub use this_machine::is_this_machine;
