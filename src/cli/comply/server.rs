@@ -17,7 +17,7 @@ use crate::{
     testing::compliance::{
         common::{
             self, Answer, Asked, FIRST, Failure, FailureKind, MAX_AWAITS, Options, Subject, With, call,
-            read_yaml,
+            read_yaml, repeated,
         },
         run::{Outcome, Run, Skipped, Tested},
         survey::survey,
@@ -181,15 +181,7 @@ impl Subject for Server<'_> {
             if asked.len() >= FIRST && Instant::now() >= end {
                 break;
             }
-            let mut answers = Vec::new();
-            while answers.len() < repeats && (answers.is_empty() || Instant::now() < end) {
-                let answer = self.send(template, request.clone()).await;
-                let is_failed = answer.is_err();
-                answers.push((answer, Instant::now()));
-                if is_failed {
-                    break;
-                }
-            }
+            let answers = repeated(repeats, end, || self.send(template, request.clone())).await;
             asked.push(Asked { answers, awaits: MAX_AWAITS, longest: Duration::ZERO });
         }
         asked

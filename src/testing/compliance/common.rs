@@ -100,6 +100,25 @@ pub(crate) struct Asked {
     pub(crate) longest: Duration,
 }
 
+/// Calls `repeats` times; only once after `end`, and not again after a failure. Returns the answers with the times at which they were
+/// received.
+pub(crate) async fn repeated<T, E, F: Future<Output = Result<T, E>>>(
+    repeats: usize,
+    end: Instant,
+    call: impl Fn() -> F,
+) -> Vec<(Result<T, E>, Instant)> {
+    let mut answers = Vec::new();
+    while answers.len() < repeats && (answers.is_empty() || Instant::now() < end) {
+        let answer = call().await;
+        let is_failed = answer.is_err();
+        answers.push((answer, Instant::now()));
+        if is_failed {
+            break;
+        }
+    }
+    answers
+}
+
 /// The number of requests that are sent in any case.
 pub(crate) const FIRST: usize = 3;
 

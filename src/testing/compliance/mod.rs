@@ -5,12 +5,14 @@
 //! | which rules are there, and how is each repaired | `rules.rs` |
 //! | how are they run within a budget | `run.rs` |
 //! | which rules apply to any adapter, in this process or behind a server | `common.rs`, `survey.rs` |
-//! | which rules need the adapter in this process | `process.rs`, `observed.rs`, `usage.rs` |
+//! | which rules need the adapter in this process | `process_rules.rs`, `usage.rs` |
+//! | how is the adapter called and observed in this process | `process.rs`, `observed.rs` |
 
 pub(crate) mod common;
 pub(crate) mod instances;
 mod observed;
 mod process;
+mod process_rules;
 pub(crate) mod rules;
 pub(crate) mod run;
 pub(crate) mod survey;
@@ -158,7 +160,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> Compliance<A, S> {
         let suite = Suite { adapter: A::NAME, blocking: A::BLOCKING, options, templates, add: &add };
         let progress = |tested: &Tested| print_progress(A::NAME, tested);
         let tested = || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(process::test(&suite, Run::new(&self.options, &progress))),
+            Ok(runtime) => runtime.block_on(process_rules::test(&suite, Run::new(&self.options, &progress))),
             Err(error) => panic!("cannot start a runtime: {error}"),
         };
         thread::scope(|scope| match scope.spawn(tested).join() {
