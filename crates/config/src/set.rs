@@ -59,6 +59,12 @@ impl Entry {
     pub fn name(&self) -> &ResourceName {
         &self.resource.name
     }
+
+    /// Sets share most specs, which need not be compared.
+    fn has_spec_of(&self, other: &Self) -> bool {
+        let shares = matches!((&self.spec, &other.spec), (Ok(one), Ok(other)) if Arc::ptr_eq(one, other));
+        shares || self.resource.spec == other.resource.spec
+    }
 }
 
 impl ConfigSet {
@@ -211,7 +217,7 @@ impl ConfigSet {
         let different = self.iter().filter_map(|entry| {
             let (name, resource) = (entry.name(), &entry.resource);
             let verb = match earlier.get(name) {
-                Some(before) if before.resource.spec == resource.spec => return None,
+                Some(before) if entry.has_spec_of(before) => return None,
                 Some(_) => "changed",
                 None => "added",
             };
