@@ -27,7 +27,7 @@ spec: {{actions: [{{handler: other, instances: [request]}}]}}
 }
 
 /// Denies `/admin` with a response in JSON.
-const DENYING: &str = r#"kind: handler
+pub(crate) const DENYING: &str = r#"kind: handler
 metadata: {name: closed, namespace: istio-system}
 spec:
   compiledAdapter: denier
@@ -129,7 +129,7 @@ fn a_server_that_asks_itself_denies() {
     eventually("the request is denied", || {
         check(&server, "/shop").stdout.contains("the authorization service made no decision").then_some(())
     });
-    // The fourth call of the circle is the only one that fails; the others are answered.
+    // Only the fourth call of the circle fails.
     let metrics = server.get("/metrics");
     let failed = "mixer_adapter_events_total{adapter=\"extauthz\",event=\"calls_failed\"} 1\n";
     assert!(metrics.contains(failed), "{metrics}");

@@ -4,6 +4,7 @@ use super::{
     mesh::{Mesh, configured},
     support::{Server, debian::Cerbos, envoy::is_there},
 };
+use crate::external_decisions::DENYING;
 
 /// Asks a decision service about the action and the owner that headers name.
 fn asking_pdp(url: &str) -> String {
@@ -67,33 +68,6 @@ fn cerbos_decides_about_requests_of_envoy() {
     assert_eq!(mesh.get("/todos", &headers).status, 503);
 }
 
-/// Denies `/admin` with a response in JSON.
-const DENYING: &str = r#"
-kind: handler
-metadata: {name: closed, namespace: istio-system}
-spec:
-  compiledAdapter: denier
-  params:
-    status:
-      code: 7
-      message: only for admins
-      details:
-      - "@type": type.googleapis.com/istio.policy.v1beta1.DirectHttpResponse
-        code: Forbidden
-        body: '{"error": "only for admins"}'
-        headers: {content-type: application/json}
----
-kind: instance
-metadata: {name: any, namespace: istio-system}
-spec: {compiledTemplate: checknothing, params: {}}
----
-kind: rule
-metadata: {name: close, namespace: istio-system}
-spec:
-  match: request.url_path == "/admin"
-  actions: [{handler: closed, instances: [any]}]
-"#;
-
 /// Asks an external authorization server about all requests.
 fn asking_server(address: &str) -> String {
     format!(
@@ -126,7 +100,7 @@ fn a_client_of_envoy_receives_the_denial_of_another_server() {
     let mesh = Mesh::start(&asking_server(&other.grpc), &[], &[]);
     assert_eq!(mesh.get("/shop", &[]).status, 200);
     let denied = mesh.get("/admin?page=1", &[]);
-    assert_eq!((denied.status, denied.body.as_str()), (403, r#"{"error": "only for admins"}"#));
+    assert_eq!((denied.status, denied.body.as_str()), (403, r#"{"error": "no"}"#));
     assert_eq!(denied.header("content-type"), Some("application/json"));
     drop(other);
     assert_eq!(mesh.get("/shop", &[]).status, 503);
