@@ -113,7 +113,7 @@ pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest
     http.grpc(url, CHECK, &message).header(DEPTH, &depth.to_string())
 }
 
-/// Reads the answer to a call. Without a status, which Envoy takes for OK, there is no decision.
+/// Reads the answer to a call. An answer without a status is no decision, although Envoy takes it for OK.
 pub(super) fn decision(answer: &HttpResponse) -> Result<Decision, AskError> {
     let message = answer.grpc::<CheckResponse>();
     let response =

@@ -139,7 +139,7 @@ impl Leases {
         Self { counters: HashMap::new(), last_id: first_id }
     }
 
-    /// Grants an amount from a lease, or returns the trip that is necessary. After one that wants a lease comes
+    /// Grants an amount from a lease, or returns the trip that is necessary. The caller ends a trip that wants a lease with
     /// [`taken`](Self::taken) or [`failed`](Self::failed).
     pub(super) fn request(&mut self, leased: Leased, quota: &str, amount: i64, now: Duration) -> Step {
         let without_lease = Step::Trip(Trip::default());
@@ -264,7 +264,10 @@ impl Leases {
         let mut held = BTreeMap::new();
         for counter in self.counters.values() {
             let left = counter.lease.as_ref().map_or(0, |lease| lease.given.amount - lease.used);
-            *held.entry(counter.quota.clone()).or_default() += left;
+            match held.get_mut(&counter.quota) {
+                Some(sum) => *sum += left,
+                None => _ = held.insert(counter.quota.clone(), left),
+            }
         }
         held
     }

@@ -320,7 +320,7 @@ async fn sweep(
     }
 }
 
-/// Returns leases to the store, and calls `done` with those that have arrived.
+/// Returns leases to the store, and calls `done` with each that the store has received.
 async fn give_back(
     returns: Vec<(Leased, Vec<Return>)>,
     store: &Store,

@@ -247,7 +247,7 @@ impl Store {
     /// Makes a call, which takes up to `limit`.
     ///
     /// # Errors
-    /// There is no connection, or Redis refuses the call or does not answer. Redis may have counted a call without an answer.
+    /// There is no connection, or Redis refuses the call or does not answer in time. Redis may have counted a call that it did not answer.
     pub(super) async fn call(&self, call: &CounterCall, limit: Duration) -> Result<Counted, StoreError> {
         let State::Connected(mut established) = self.state.borrow().clone() else {
             return Err(StoreError::Away);

@@ -291,7 +291,7 @@ fn the_inventory_of_thousands_of_rules_is_searched_sorted_and_below_two_screens(
     assert_eq!(browser.evaluate(first), "other", "the sum of those that are counted together");
     let second = "find('rules').querySelector('tbody tr:nth-child(2) td').textContent";
     assert_eq!(browser.evaluate(second), "r0.rule.istio-system");
-    // Also among those that are counted together.
+    // The search finds rules that are counted together, too.
     browser.fill("search", "R42.RULE");
     browser.until_true("find('rules').querySelectorAll('tbody tr').length === 1");
     browser.fill("search", "r999.");

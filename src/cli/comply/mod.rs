@@ -59,7 +59,7 @@ pub(super) struct Comply {
     #[arg(long, value_name = "FIELD=JSON", hide_env = true, value_parser = value_parsers::pair)]
     refuses: Vec<(String, String)>,
 
-    /// A further instance to send, one that the adapter answers; can be repeated
+    /// A further instance to send, which the adapter must answer; can be repeated
     #[arg(long = "example", value_name = "TEMPLATE=JSON", hide_env = true, value_parser = value_parsers::pair)]
     examples: Vec<(String, String)>,
 

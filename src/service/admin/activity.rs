@@ -19,7 +19,7 @@ use super::{
     problems::{Kind, Level, Problem, Problems},
 };
 
-/// The number of problems that are shown, of those that last and of those that are over.
+/// The maximum number of current problems that are shown, and of past ones.
 const MAX_PROBLEMS: usize = 20;
 
 /// The number of rules of a problem that are shown.
@@ -38,7 +38,7 @@ pub(in crate::service) struct Activity {
     problems: Problems,
 }
 
-/// Returns the numbers of failed and of all calls. A client that cancels a call is no failure.
+/// Returns the numbers of failed and of all calls. Cancelled calls are not failures.
 fn failures(calls: &CallMetrics) -> (u64, u64) {
     calls.codes().fold((0, 0), |(failed, all), (code, count)| match code {
         Code::Ok | Code::Cancelled => (failed, all + count),
@@ -143,7 +143,7 @@ impl Activity {
         }
     }
 
-    /// Returns the problems that last and those that are over, the worst first.
+    /// Returns the current and the past problems, the worst first.
     pub(super) fn problems(&self, admin: &Admin) -> [Vec<Problem>; 2] {
         let (over, mut lasting): (Vec<_>, Vec<_>) =
             self.problems.list().into_iter().partition(|problem| problem.is_over);

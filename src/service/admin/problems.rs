@@ -236,7 +236,7 @@ impl Problems {
                     is_over: symptom.last + quiet < self.now,
                 }
             })
-            // A condition of a moment is no news when it is over: each server starts before it is ready.
+            // A condition that lasted a moment is not shown afterwards: no server is ready at once.
             .filter(|problem| {
                 !(problem.is_over && problem.kind.is_condition() && problem.since == problem.last)
             })
