@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use prometheus_client::{metrics::counter::ConstCounter, registry::Unit};
 
-use super::families::{Encoded, Families, loaded};
+use super::metrics_encoder::{Encoded, Families, loaded};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,

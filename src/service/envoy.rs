@@ -18,7 +18,7 @@ use tower_service::Service as _;
 use super::{
     additional::AdditionalServices,
     admin::ProblemKind,
-    families::{Encoded, Families, Scraped, loaded},
+    metrics_encoder::{Encoded, Families, Scraped, loaded},
     rpc::rpc,
     server::Server,
 };

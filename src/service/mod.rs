@@ -13,10 +13,10 @@ mod envoy;
 mod expiry;
 mod explain;
 mod exposition;
-mod families;
 mod grpc;
+mod host_metrics;
 mod limits;
-mod metrics;
+mod metrics_encoder;
 pub mod mixer;
 pub(crate) mod page;
 mod process_metrics;
@@ -28,10 +28,10 @@ mod service_list;
 
 pub use admin::AdminSecurity;
 pub(crate) use admin::{serve as serve_admin, vitals};
-pub(crate) use families::{Families, Scraped};
 pub(crate) use grpc::local_services;
 pub use grpc::{GrpcService, HostMethod, HostMethods, adapter_services};
-pub(crate) use metrics::add_limits;
+pub(crate) use host_metrics::add_limits;
+pub(crate) use metrics_encoder::{Families, Scraped};
 pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, Workers};
 #[cfg(feature = "tls")]
 pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};

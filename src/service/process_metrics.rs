@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use super::families::{Encoded, Families, loaded};
+use super::metrics_encoder::{Encoded, Families, loaded};
 use crate::{build_info, log_output};
 use mixer_adapter_net::tls;
 

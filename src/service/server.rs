@@ -27,9 +27,10 @@ use super::{
     backend, decisions, engine_metrics,
     expiry::keep_time,
     explain,
-    families::{Families, Scraped},
     grpc::{GrpcService, HostMethods},
-    metrics, process_metrics,
+    host_metrics,
+    metrics_encoder::{Families, Scraped},
+    process_metrics,
     service_list::{descriptors, reflection, service_group, service_names},
 };
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
@@ -314,7 +315,7 @@ impl Bound {
         let GrpcPort { service, mut registry, stops, finish, failure_counters } =
             server.grpc_port(routes, &listener);
         let hits = server.hits.clone();
-        metrics::add_limits(&mut registry, hits.clone());
+        host_metrics::add_limits(&mut registry, hits.clone());
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = admin {
@@ -402,7 +403,7 @@ impl Server {
         let limits = self.mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits());
         let max_instances = limits.instances;
         let mut methods = HostMethods { host: self.host.clone(), rpcs, max_instances, is_mounted: false };
-        let mut registry = metrics::registry(&self.host);
+        let mut registry = host_metrics::registry(&self.host);
         let (mut stops, mut finish, mut failure_counters) = (Vec::new(), Vec::new(), Vec::new());
         for services in std::mem::take(&mut self.additional) {
             methods.rpcs.extend(services.rpcs);

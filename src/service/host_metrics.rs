@@ -7,7 +7,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::families::{Encoded, Families, Scraped, loaded};
+use super::metrics_encoder::{Encoded, Families, Scraped, loaded};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_host::{Host, metrics::CallMetrics};
 use mixer_adapter_net::{Limit, LimitHits};
