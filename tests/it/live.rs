@@ -117,7 +117,7 @@ struct Mixing {
 
 impl Mixing {
     async fn start(config: &str) -> Self {
-        let adapters = Adapters::builder(Handle::current()).add::<Recorded<1>>().build().unwrap();
+        let adapters = Adapters::builder(Handle::current()).add::<Recorded>().build().unwrap();
         let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
         let mixer = Arc::new(Mixer::new());
         let connector = Connector {

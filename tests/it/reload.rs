@@ -121,8 +121,8 @@ async fn until_closed(ledger: &Ledger, count: u64) {
     tokio::time::timeout(Duration::from_secs(10), closed).await.unwrap();
 }
 
-fn adapters() -> Setup<Recorded<0>> {
-    FakeMixer::with::<Probe>().and::<Recorded<0>>()
+fn adapters() -> Setup<Recorded> {
+    FakeMixer::with::<Probe>().and::<Recorded>()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,7 +144,7 @@ async fn ten_thousand_checks_go_on_while_handlers_in_the_process_come_and_go() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_go_on_while_sessions_with_a_server_come_and_go() {
     let adapters_there =
-        Adapters::builder(Handle::current()).add::<Probe>().add::<Recorded<0>>().build().unwrap();
+        Adapters::builder(Handle::current()).add::<Probe>().add::<Recorded>().build().unwrap();
     let host = Arc::new(Host::new(adapters_there, TableLimits::default(), Closing::on(Handle::current())));
     let server = Server::new(host.clone(), ServerOptions::default());
     let bound = server.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0)), None).await.unwrap();

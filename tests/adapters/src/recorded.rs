@@ -1,7 +1,8 @@
-//! The adapter that answers requests recorded from a real Mixer.
+//! The adapter that answers requests recorded from a real Mixer, in all standard templates and two of its own.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -11,8 +12,9 @@ use mixer_adapter::{
     prost::Message,
     proto::Status,
     template::{
-        ApiKey, Authorization, CheckNothing, Kubernetes, ListEntry, Metric, Quota, ReportNothing, TraceSpan,
-        apikey, authorization, checknothing, kubernetes, listentry, metric, quota, reportnothing, tracespan,
+        ApiKey, Authorization, CheckNothing, Edge, Kubernetes, ListEntry, LogEntry, Metric, Quota,
+        ReportNothing, TraceSpan, apikey, authorization, checknothing, edge, kubernetes, listentry, logentry,
+        metric, quota, reportnothing, tracespan,
     },
     value::DnsName,
 };
@@ -24,16 +26,44 @@ use crate::{
     tagcheck::{self, TagCheck},
 };
 
-/// The number of tests that can serve this adapter at the same time.
-pub const LOGS: usize = 8;
-
-/// Records each instance in the log with its number, one log for each test.
+/// Records each call in the state of the program.
 ///
 /// Checks are denied if their text is in `deny` (those without text if `mode` is ON), with `greeting` as the message and
 /// `ttl` and `limit` as validity. Quotas are granted up to `limit`. Attributes are made from the instance and the
 /// configuration.
 #[derive(Debug)]
-pub struct Recorded<const LOG: usize>(Params);
+pub struct Recorded {
+    params: Params,
+    record: Arc<dyn Record>,
+}
+
+/// Where calls are recorded.
+pub trait Record: fmt::Debug + Send + Sync + 'static {
+    /// Records one call.
+    fn record(&self, call: Seen);
+}
+
+/// Records nothing.
+impl Record for () {
+    fn record(&self, _: Seen) {}
+}
+
+/// The calls since they were last taken.
+#[derive(Debug, Default)]
+pub struct Calls(Mutex<Vec<Seen>>);
+
+impl Calls {
+    /// Takes the recorded calls.
+    pub fn take(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Record for Calls {
+    fn record(&self, call: Seen) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    }
+}
 
 /// The instances of one call.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,13 +76,6 @@ pub struct Seen {
     pub instances: Vec<Vec<u8>>,
     /// The quota request, in a quota call.
     pub quota: Option<QuotaRequest>,
-}
-
-static SEEN: [Mutex<Vec<Seen>>; LOGS] = [const { Mutex::new(Vec::new()) }; LOGS];
-
-/// Takes the calls recorded in one log.
-pub fn take_seen<const LOG: usize>() -> Vec<Seen> {
-    std::mem::take(&mut SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A configuration with a limit.
@@ -68,7 +91,7 @@ impl Settings for RecordedSettings {
     }
 }
 
-impl<const LOG: usize> Adapter for Recorded<LOG> {
+impl<S: Record> Adapter<S> for Recorded {
     const NAME: &str = "recorded";
     const DESCRIPTION: &str = "Answers from its configuration and its instances.";
     type Config = RecordedSettings;
@@ -80,47 +103,53 @@ impl<const LOG: usize> Adapter for Recorded<LOG> {
         Metric,
         ReportNothing,
         TraceSpan,
+        LogEntry,
+        Edge,
         Quota,
         Kubernetes,
         OwnerGen,
         TagCheck,
     );
 
-    async fn open(RecordedSettings(params): RecordedSettings, _: Context) -> Result<Self, AdapterError> {
-        Ok(Self(params))
+    async fn open(
+        RecordedSettings(params): RecordedSettings,
+        context: Context<S>,
+    ) -> Result<Self, AdapterError> {
+        Ok(Self { params, record: context.state().clone() })
     }
 }
 
-impl<const LOG: usize> Recorded<LOG> {
+impl Recorded {
     fn record<M: Message + mixer_adapter::prost::Name>(&self, instances: &[M], quota: Option<QuotaRequest>) {
         let instances = instances.iter().map(Message::encode_to_vec).collect();
-        let seen = Seen { config: self.0.clone(), message: M::full_name(), instances, quota };
-        SEEN[LOG].lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        self.record.record(Seen { config: self.params.clone(), message: M::full_name(), instances, quota });
     }
 
     fn denies(&self, text: &str) -> bool {
-        self.0.deny.iter().any(|denied| denied == text)
+        self.params.deny.iter().any(|denied| denied == text)
     }
 
     fn ttl(&self) -> Duration {
-        self.0.ttl.and_then(|ttl| ttl.try_into().ok()).unwrap_or_default()
+        self.params.ttl.and_then(|ttl| ttl.try_into().ok()).unwrap_or_default()
     }
 
     fn check(&self, denied: bool) -> Check {
         let code = if denied { Code::PermissionDenied as i32 } else { 0 };
-        let status = Status { code, message: self.0.greeting.clone(), details: Vec::new() };
-        Check::from_status(status).valid_for(self.ttl()).uses(u32::try_from(self.0.limit).unwrap_or_default())
+        let status = Status { code, message: self.params.greeting.clone(), details: Vec::new() };
+        Check::from_status(status)
+            .valid_for(self.ttl())
+            .uses(u32::try_from(self.params.limit).unwrap_or_default())
     }
 }
 
-impl<const LOG: usize> Handle<CheckNothing> for Recorded<LOG> {
+impl Handle<CheckNothing> for Recorded {
     async fn handle(&self, instance: Call<checknothing::InstanceMsg>) -> Result<Check, AdapterError> {
         self.record(&[instance.into_inner()], None);
-        Ok(self.check(self.0.mode() == Mode::On))
+        Ok(self.check(self.params.mode() == Mode::On))
     }
 }
 
-impl<const LOG: usize> Handle<ListEntry> for Recorded<LOG> {
+impl Handle<ListEntry> for Recorded {
     async fn handle(&self, instance: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
         let denied = instance.value.as_ref().is_some_and(|value| self.denies(&value.to_string()));
         self.record(&[instance.into_inner()], None);
@@ -128,7 +157,7 @@ impl<const LOG: usize> Handle<ListEntry> for Recorded<LOG> {
     }
 }
 
-impl<const LOG: usize> Handle<ApiKey> for Recorded<LOG> {
+impl Handle<ApiKey> for Recorded {
     async fn handle(&self, instance: Call<apikey::InstanceMsg>) -> Result<Check, AdapterError> {
         let denied = self.denies(&instance.api_key);
         self.record(&[instance.into_inner()], None);
@@ -136,7 +165,7 @@ impl<const LOG: usize> Handle<ApiKey> for Recorded<LOG> {
     }
 }
 
-impl<const LOG: usize> Handle<Authorization> for Recorded<LOG> {
+impl Handle<Authorization> for Recorded {
     async fn handle(&self, instance: Call<authorization::InstanceMsg>) -> Result<Check, AdapterError> {
         let denied = instance.subject.as_ref().is_some_and(|subject| self.denies(&subject.user));
         self.record(&[instance.into_inner()], None);
@@ -144,34 +173,48 @@ impl<const LOG: usize> Handle<Authorization> for Recorded<LOG> {
     }
 }
 
-impl<const LOG: usize> Handle<Metric> for Recorded<LOG> {
+impl Handle<Metric> for Recorded {
     async fn handle(&self, instances: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
         self.record(&instances, None);
         Ok(())
     }
 }
 
-impl<const LOG: usize> Handle<ReportNothing> for Recorded<LOG> {
+impl Handle<ReportNothing> for Recorded {
     async fn handle(&self, instances: Call<Vec<reportnothing::InstanceMsg>>) -> Result<(), AdapterError> {
         self.record(&instances, None);
         Ok(())
     }
 }
 
-impl<const LOG: usize> Handle<TraceSpan> for Recorded<LOG> {
+impl Handle<TraceSpan> for Recorded {
     async fn handle(&self, instances: Call<Vec<tracespan::InstanceMsg>>) -> Result<(), AdapterError> {
         self.record(&instances, None);
         Ok(())
     }
 }
 
-impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
+impl Handle<LogEntry> for Recorded {
+    async fn handle(&self, instances: Call<Vec<logentry::InstanceMsg>>) -> Result<(), AdapterError> {
+        self.record(&instances, None);
+        Ok(())
+    }
+}
+
+impl Handle<Edge> for Recorded {
+    async fn handle(&self, instances: Call<Vec<edge::InstanceMsg>>) -> Result<(), AdapterError> {
+        self.record(&instances, None);
+        Ok(())
+    }
+}
+
+impl Handle<Quota> for Recorded {
     async fn handle(&self, call: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
         let request = call.quota().clone();
         let granted = match request.amount {
             ..=0 => 0,
-            amount if amount <= self.0.limit => amount,
-            _ if request.best_effort => self.0.limit,
+            amount if amount <= self.params.limit => amount,
+            _ if request.best_effort => self.params.limit,
             _ => 0,
         };
         self.record(&[call.into_inner()], Some(request));
@@ -179,7 +222,7 @@ impl<const LOG: usize> Handle<Quota> for Recorded<LOG> {
     }
 }
 
-impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
+impl Handle<Kubernetes> for Recorded {
     async fn handle(
         &self,
         instance: Call<kubernetes::InstanceMsg>,
@@ -189,14 +232,14 @@ impl<const LOG: usize> Handle<Kubernetes> for Recorded<LOG> {
         Ok(kubernetes::OutputMsg {
             source_pod_name: format!("{}-name", instance.source_uid),
             source_pod_ip: instance.source_ip,
-            source_namespace: self.0.greeting.clone(),
-            source_labels: self.0.labels.clone(),
+            source_namespace: self.params.greeting.clone(),
+            source_labels: self.params.labels.clone(),
             ..kubernetes::OutputMsg::default()
         })
     }
 }
 
-impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
+impl Handle<OwnerGen> for Recorded {
     async fn handle(
         &self,
         instance: Call<ownergen::InstanceMsg>,
@@ -205,18 +248,18 @@ impl<const LOG: usize> Handle<OwnerGen> for Recorded<LOG> {
         self.record(std::slice::from_ref(&instance), None);
         Ok(ownergen::OutputMsg {
             owner: format!("owner-of-{}", instance.uid),
-            rank: instance.depth.saturating_add(self.0.limit),
-            score: instance.weight * self.0.ratio,
-            active: instance.deep && self.0.strict,
-            tags: self.0.labels.clone(),
+            rank: instance.depth.saturating_add(self.params.limit),
+            score: instance.weight * self.params.ratio,
+            active: instance.deep && self.params.strict,
+            tags: self.params.labels.clone(),
             addr: instance.r#where,
             lease: instance.span,
-            host: Some(DnsName { value: format!("{}.example.com", self.0.greeting) }),
+            host: Some(DnsName { value: format!("{}.example.com", self.params.greeting) }),
         })
     }
 }
 
-impl<const LOG: usize> Handle<TagCheck> for Recorded<LOG> {
+impl Handle<TagCheck> for Recorded {
     async fn handle(
         &self,
         instance: Call<tagcheck::InstanceMsg>,
@@ -226,7 +269,7 @@ impl<const LOG: usize> Handle<TagCheck> for Recorded<LOG> {
         let nested = instance.nested.unwrap_or_default();
         let any = instance.any.map(|any| any.to_string()).unwrap_or_default();
         let mut tags = instance.tags;
-        tags.extend(self.0.labels.clone());
+        tags.extend(self.params.labels.clone());
         let output = tagcheck::OutputMsg {
             verdict: format!("{} {any}", nested.label),
             cost: nested.count.saturating_mul(2),

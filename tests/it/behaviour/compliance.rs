@@ -12,7 +12,7 @@ fn careless(flaw: &str) -> Compliance<Careless> {
 // Several in one module.
 mixer_adapter::testing::compliance!(Bystander);
 mixer_adapter::testing::compliance!(
-    keeps_it_with_a_limit = Recorded<7>,
+    keeps_it_with_a_limit = Recorded,
     config("limit: 5"),
     refuses("limit", "limit: 0")
 );

@@ -1,5 +1,7 @@
 //! The requests that a real Mixer 1.3.8 put on the wire, sent as they are (`tests/data/mixer`).
 
+use std::sync::Arc;
+
 use mixer_adapter::{
     adapter::{Config, QuotaRequest},
     prost::{Message as _, bytes::Bytes},
@@ -17,7 +19,7 @@ use serde_json::{Value as Json, json};
 use test_adapters::{
     Recorded,
     ownergen::OwnerGen,
-    recorded::{self, Params},
+    recorded::{Calls, Params, Seen},
     tagcheck::TagCheck,
 };
 
@@ -182,13 +184,14 @@ fn assert_unconfigured(answer: Result<Json, ClientError>, number: usize) {
 
 #[tokio::test]
 async fn each_recorded_request_alone_gets_its_answer() {
-    let serving = Serving::start(|adapters| adapters.add::<Recorded<0>>()).await;
+    let calls = Arc::<Calls>::default();
+    let serving = Serving::start(|adapters| adapters.add_with::<Recorded, _>(calls.clone())).await;
     let pool = descriptors();
     for (request, expected) in requests().iter().zip(expected()) {
         let number = request.number;
         let client = serving.connect().await;
         let answer = request.send(&client).await;
-        let seen = recorded::take_seen::<0>();
+        let seen = calls.take();
         match expected {
             Expected::Answer(expected) => {
                 assert_eq!(answer, Ok(expected), "request {number}");
@@ -220,7 +223,7 @@ async fn each_recorded_request_alone_gets_its_answer() {
     serving.stop().await;
 }
 
-fn assert_seen_config(seen: &recorded::Seen, request: &Request, pool: &DescriptorPool) {
+fn assert_seen_config(seen: &Seen, request: &Request, pool: &DescriptorPool) {
     let sent = &request.decoded["adapter_config"];
     let params = pool.get_message_by_name(<Params as Config>::NAME).unwrap();
     let config = to_json(&params, &seen.config.encode_to_vec());
@@ -236,7 +239,7 @@ fn assert_seen_config(seen: &recorded::Seen, request: &Request, pool: &Descripto
     }
 }
 
-fn assert_seen_quota(seen: &recorded::Seen, request: &Request) {
+fn assert_seen_quota(seen: &Seen, request: &Request) {
     let Some(quotas) = request.decoded["quota_request"]["quotas"].as_object() else {
         assert_eq!(seen.quota, None, "request {}", request.number);
         return;
@@ -255,7 +258,8 @@ fn checked(limit: i64, ttl: &str) -> Result<Json, ClientError> {
 
 #[tokio::test]
 async fn recorded_calls_without_configuration_find_the_session_made_before_them() {
-    let serving = Serving::start(|adapters| adapters.add::<Recorded<1>>()).await;
+    let calls = Arc::<Calls>::default();
+    let serving = Serving::start(|adapters| adapters.add_with::<Recorded, _>(calls.clone())).await;
     let requests = requests();
     let request = |number: usize| &requests[number - 1];
     let client = serving.connect().await;
@@ -264,7 +268,7 @@ async fn recorded_calls_without_configuration_find_the_session_made_before_them(
     assert_eq!(request(20).send(&client).await, checked(4, "6s"));
     assert_eq!(request(21).send(&client).await, Ok(json!({})));
     assert_eq!(request(22).send(&client).await, Ok(json!({})));
-    let seen = recorded::take_seen::<1>();
+    let seen = calls.take();
     assert_eq!(seen.len(), 3);
     assert!(seen.iter().all(|seen| seen.config.limit == 4));
 
@@ -285,7 +289,7 @@ async fn recorded_calls_without_configuration_find_the_session_made_before_them(
 #[tokio::test]
 async fn with_lookup_of_any_session_that_of_the_same_connection_comes_before_newer_ones() {
     let sessions = SessionOptions::default().lookup(SessionLookup::Any);
-    let serving = Serving::with_sessions(|adapters| adapters.add::<Recorded<2>>(), sessions).await;
+    let serving = Serving::with_sessions(|adapters| adapters.add::<Recorded>(), sessions).await;
     let requests = requests();
     let request = |number: usize| &requests[number - 1];
     let (older, newer, neither) = (serving.connect().await, serving.connect().await, serving.connect().await);
@@ -304,7 +308,7 @@ async fn with_lookup_of_any_session_that_of_the_same_connection_comes_before_new
 
 #[tokio::test]
 async fn a_session_that_announces_their_instance_serves_calls_of_adapters_without_configuration() {
-    let serving = Serving::start(|adapters| adapters.add::<Recorded<3>>()).await;
+    let serving = Serving::start(|adapters| adapters.add::<Recorded>()).await;
     let requests = requests();
     let client = serving.connect().await;
     let params = Params {

@@ -160,7 +160,7 @@ async fn a_panic_of_an_adapter_is_a_failed_call() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_attribute_generator_fails_the_check_whatever_the_policy() {
     for failure in [OnFailure::Mixer, OnFailure::Open, OnFailure::Closed] {
-        let mixer = FakeMixer::with::<Recorded<7>>()
+        let mixer = FakeMixer::with::<Recorded>()
             .handler("recorded", "limit: 1")
             .instance::<OwnerGen>("owner", "uid: request.path")
             .rule("true", "recorded", ["owner"])
