@@ -5,6 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Instant,
 };
 
 use crate::support::{Server, binary, debian, eventually, load::CheckLoad, mixer::call, run};
@@ -235,7 +236,8 @@ fn a_handler_that_goes_down_under_load_is_named_on_the_first_screen_in_the_title
     let (server, _directory) = serve_rules(300, &adapter);
     let url = format!("http://{}/", server.admin);
     let Some(mut browser) = Browser::open(&url) else { return };
-    let load = CheckLoad::start(&server, 2_000, |number| format!("/{}", number % 300));
+    let (load, start) =
+        (CheckLoad::start(&server, 2_000, |number| format!("/{}", number % 300)), Instant::now());
     browser.until("summary", "GREEN: nothing fails");
     browser.until("recent", "allowed");
     drop(adapter);
@@ -266,7 +268,8 @@ fn a_handler_that_goes_down_under_load_is_named_on_the_first_screen_in_the_title
         assert_eq!(overflow, 0, "at {width}");
         browser.screenshot("down", width, height);
     }
-    load.finish();
+    let (checks, time) = (load.finish(), start.elapsed());
+    println!("{checks} checks in {} s: {:.0} per second", time.as_secs(), checks as f64 / time.as_secs_f64());
 }
 
 #[test]

@@ -18,9 +18,10 @@ use std::{
 use serde_json::Value as Json;
 pub(crate) use test_debian as debian;
 
-/// The binary, without the environment of the tests.
+/// The binary, or the one of `TESTED_PROGRAM`, without the environment of the tests.
 pub(crate) fn binary() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mixer-adapter"));
+    let tested = std::env::var_os("TESTED_PROGRAM");
+    let mut command = Command::new(tested.unwrap_or_else(|| env!("CARGO_BIN_EXE_mixer-adapter").into()));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MIXER_ADAPTER_")) {
         command.env_remove(name);
     }
