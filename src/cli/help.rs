@@ -36,7 +36,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Try a request", &["check", "report", "quota", "call"]),
     (
         "Write and check a configuration",
-        &["init", "validate", "test", "explain", "diff", "eval", "envoy-config"],
+        &["init", "validate", "fmt", "test", "explain", "diff", "eval", "envoy-config"],
     ),
     ("Look", &["decisions", "watch", "adapters", "reference", "version"]),
     ("For authors of adapters", &["new", "manifest", "proto"]),

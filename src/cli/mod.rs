@@ -32,6 +32,7 @@ mod flags_file;
 mod help;
 mod init;
 mod input;
+mod layout;
 mod limit_args;
 mod log_args;
 mod man;
@@ -165,6 +166,8 @@ enum Command {
     Init(init::Init),
     #[command(after_long_help = include_str!("texts/validate.txt"))]
     Validate(validate::Validate),
+    #[command(after_long_help = include_str!("texts/fmt.txt"))]
+    Fmt(layout::Fmt),
     #[command(after_long_help = include_str!("texts/test.txt"))]
     Test(Box<test::Test>),
     #[command(after_long_help = include_str!("texts/diff.txt"))]
@@ -268,6 +271,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
         Command::Decisions(decisions) => decisions.run(),
         Command::Init(init) => with_adapters(add, |adapters| init.run(adapters)),
         Command::Validate(validate) => validate.run(add),
+        Command::Fmt(fmt) => fmt.run(),
         Command::Test(test) => test.run(add),
         Command::Diff(diff) => diff.run(add),
         Command::Eval(eval) => eval.run(),

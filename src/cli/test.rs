@@ -21,7 +21,7 @@ use super::{
     style,
 };
 use crate::service::mixer::{trace_check, trace_report};
-use mixer_adapter_config::test_files;
+use mixer_adapter_config::{is_test, text_files};
 use mixer_adapter_core::framework::{status::status_name, suggest::suggest};
 use mixer_adapter_engine::{
     Mixer,
@@ -144,7 +144,7 @@ impl Test {
         let mut cases = Vec::new();
         for source in &self.configuration.config {
             let ConfigUrl::Files(root) = &source.url else { continue };
-            for file in test_files(root) {
+            for file in text_files(root).into_iter().filter(|file| is_test(file)) {
                 let tests = read(&file)?.tests.into_iter();
                 cases.extend(
                     tests

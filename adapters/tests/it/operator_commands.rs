@@ -1,6 +1,8 @@
 //! What operators do at a shell: a first configuration, decisions, and why they were made.
 
-use std::fs;
+use std::{fs, path::Path};
+
+use mixer_adapter_config::text_files;
 
 use crate::support::{Server, run};
 
@@ -25,6 +27,42 @@ fn a_first_configuration_passes_its_test_and_is_served() {
     assert_eq!(run(&["check", "--address", &server.grpc, "request.url_path=/x", "--fail"]).code, 0);
     let ran = run(&["explain", &config, "request.url_path=/admin"]);
     assert!(ran.code == 0 && ran.stdout.contains("check: rule check-path.rule.istio-system"), "{ran:?}");
+}
+
+#[test]
+fn fmt_changes_the_layout_and_neither_values_nor_comments() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
+    let file = path.display().to_string();
+    let written = "# why\nkind: rule\nmetadata:   {name:  r,  namespace: shop }\nspec:\n    actions:\n      -   handler: h  # the first\n          instances: [ i,j ]\n";
+    let expected = "# why\nkind: rule\nmetadata: {name: r, namespace: shop}\nspec:\n  actions:\n  - handler: h # the first\n    instances: [i, j]\n";
+    fs::write(&path, written).unwrap();
+    let ran = run(&["fmt", "--check", &file]);
+    assert!(ran.code == 1 && ran.stdout.contains(&format!("differs: {file}")), "{ran:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), written);
+    assert_eq!(run(&["fmt", directory.path().to_str().unwrap()]).code, 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    assert_eq!(run(&["fmt", "--check", &file]).code, 0);
+
+    fs::write(directory.path().join("wrong.yaml"), "a: [1\n").unwrap();
+    fs::write(&path, written).unwrap();
+    let ran = run(&["fmt", directory.path().to_str().unwrap()]);
+    assert!(ran.code == 2 && ran.stderr.contains("wrong.yaml"), "{ran:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), written, "nothing is written");
+}
+
+#[test]
+fn fmt_formats_every_example_once() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/configurations");
+    let copy = tempfile::tempdir().unwrap();
+    for (number, file) in text_files(&examples).into_iter().enumerate() {
+        fs::copy(file, copy.path().join(format!("{number}.yaml"))).unwrap();
+    }
+    let directory = copy.path().to_str().unwrap();
+    let ran = run(&["fmt", directory]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = run(&["fmt", "--check", directory]);
+    assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 #[test]

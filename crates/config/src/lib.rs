@@ -54,6 +54,6 @@ pub use parse::parse;
 pub use parsed::Parsed;
 pub use resource::Resource;
 pub use set::{ConfigSet, Entry, ResolveError};
-pub use source::{is_test, read, test_files};
+pub use source::{is_test, read, text_files};
 pub use spec::{Handler, Instance, Spec, Target};
 pub use validation_error::{Deprecation, Excerpt, Origin, Severity, Topic, ValidationError};

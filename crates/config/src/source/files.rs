@@ -110,16 +110,16 @@ fn is_hidden(entry: &DirEntry) -> bool {
     entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
-/// Returns the test files of a directory and its subdirectories in the order of their names: `*.test.yaml`,
-/// `*.test.yml` and `*.test.json`. They are not configuration.
-pub fn test_files(root: &Path) -> Vec<PathBuf> {
+/// Returns the YAML and JSON files of a directory and its subdirectories in the order of their names, tests included.
+pub fn text_files(root: &Path) -> Vec<PathBuf> {
     let walk = WalkDir::new(root).follow_links(true).sort_by_file_name().into_iter();
     let visible = walk.filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry)).filter_map(Result::ok);
     let files = visible.filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path);
-    files.filter(|path| is_text(path) && is_test(path)).take(MAX_FILES).collect()
+    files.filter(|path| is_text(path)).take(MAX_FILES).collect()
 }
 
-/// Returns whether a file has tests of a configuration, by its name.
+/// Returns whether a file has tests of a configuration, by its name: `*.test.yaml`, `*.test.yml` or `*.test.json`. Such a file is not
+/// configuration.
 pub fn is_test(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.as_encoded_bytes().ends_with(b".test"))
 }

@@ -14,7 +14,7 @@ mod watcher;
 use std::{pin::Pin, sync::Arc};
 
 pub use file_source::FileSource;
-pub use files::{FileFormat, MAX_FILE, is_test, read, test_files};
+pub use files::{FileFormat, MAX_FILE, is_test, read, text_files};
 pub use reload_requests::ReloadRequests;
 pub use status::{
     CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, StreamError, unix_time,
