@@ -18,7 +18,7 @@ usage: cargo xtask TASK [ARGUMENTS]
 
   generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baseline of the protos, and docs/reference
   page      make docs/page.png, the picture of the admin page, by the test that runs it in Chromium under load
-  features  check every crate with every pair of its features (cargo hack); ARGUMENTS go to cargo hack
+  features  check every crate without features, with each of them and with all (cargo hack); ARGUMENTS go to cargo hack
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
   package   make the packages of all crates, without building them: a registry does not have their dependencies yet
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
@@ -29,9 +29,7 @@ const FEATURES: &[&str] = &[
     "hack",
     "--workspace",
     "--ignore-private",
-    "--feature-powerset",
-    "--depth",
-    "2",
+    "--each-feature",
     "--exclude-features",
     // The last three only add to the program an adapter each, whose crate is checked alone.
     "default,authzen,extauthz,redisquota",
@@ -68,7 +66,8 @@ fn run(arguments: Vec<String>) -> Result<()> {
 }
 
 /// The test of the page whose picture is in the documentation.
-const PAGE_TEST: [&str; 6] = ["test", "--test", "it", "page::a_handler_that_goes_down_under_load", "--", "--nocapture"];
+const PAGE_TEST: [&str; 6] =
+    ["test", "--test", "it", "page::a_handler_that_goes_down_under_load", "--", "--nocapture"];
 
 /// Runs the test with the optimized server, which takes its whole load.
 fn page() -> Result<()> {
