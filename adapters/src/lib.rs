@@ -5,7 +5,7 @@
 //! * `authzen` (default): decisions of services with the AuthZEN Authorization API.
 //! * `extauthz` (default): answers of external authorization services of Envoy, and of HTTP.
 //! * `https` (default): lists from https:// providers.
-//! * `redisquota` (default): quotas that several servers share in Redis; it brings a client of Redis.
+//! * `redisquota` (default): quotas and sessions that several servers share in Redis; it brings a client of Redis.
 //! * `proto`: the command `proto`, which holds protos to a versioning policy; it brings a compiler of protos.
 //! * `otlp`: traces for OpenTelemetry collectors (`serve --otlp-endpoint`); it brings their exporter, which is in released binaries.
 

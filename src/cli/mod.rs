@@ -52,6 +52,8 @@ mod rpc_client;
 mod rpc_error;
 mod serve;
 mod server_args;
+#[cfg(feature = "redis")]
+mod session_args;
 mod signals;
 mod source;
 mod source_args;

@@ -12,6 +12,8 @@ use clap::{Args, builder::TypedValueParser};
 use tokio::sync::watch;
 
 use self::memory_shares::MemoryShares;
+#[cfg(feature = "redis")]
+use super::session_args::OpenedSessions;
 use super::{
     UsageError,
     access_args::AccessArgs,
@@ -109,6 +111,10 @@ pub(super) struct Serve {
     #[arg(long, hide_short_help = true, help_heading = "Handlers and sessions", value_name = "DURATION", default_value = "1h", value_parser = value_parsers::duration)]
     state_retention: Duration,
 
+    #[cfg(feature = "redis")]
+    #[command(flatten)]
+    shared_sessions: super::session_args::SessionArgs,
+
     #[command(flatten)]
     access: AccessArgs,
 
@@ -203,7 +209,16 @@ impl Serve {
         let adapters = super::adapters(&background, add)?;
         let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
         let access = self.access.policy(host.adapters(), self.memory().fetched)?;
-        let host = Arc::new(host.with_session_options(self.session_options()?).with_access(access));
+        let host = host.with_session_options(self.session_options()?).with_access(access);
+        #[cfg(feature = "redis")]
+        let (host, session_warning) = match self.shared_sessions.open(&background)? {
+            Some(OpenedSessions { store, warning }) => {
+                let idle = value_parsers::unless_zero(self.session_idle);
+                (host.with_session_store(store, idle), Some(warning))
+            }
+            None => (host, None),
+        };
+        let host = Arc::new(host);
         let threads = self
             .threads
             .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
@@ -224,6 +239,10 @@ impl Serve {
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
+            #[cfg(feature = "redis")]
+            if let Some(warning) = session_warning {
+                readiness.warn(move || warning.lock().clone().into_iter().collect());
+            }
             let hits = server.limit_hits().clone();
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
             let pushes = StreamMemory::new(self.memory().pushes);

@@ -58,7 +58,7 @@ async fn close(
     request: CloseSessionRequest,
     caller: Caller,
 ) -> Result<CloseSessionResponse, tonic::Status> {
-    let outcome = host.close_session(&request.session_id, &caller);
+    let outcome = host.close_session(&request.session_id, &caller).await;
     Ok(CloseSessionResponse { status: Some(status(outcome.err())) })
 }
 

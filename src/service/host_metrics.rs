@@ -1,6 +1,9 @@
 //! Metrics of a host, and of the limits of its server.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use prometheus_client::{
     metrics::counter::ConstCounter,
@@ -71,6 +74,12 @@ fn sessions(host: &Host, families: &mut Families<'_>) -> Encoded {
     let ends = loaded(["closed", "expired", "evicted"], [&counts.closed, &counts.expired, &counts.evicted]);
     let help = "Sessions that ended: closed by their last CloseSession, expired without use, or evicted for those of other connections";
     families.counters("mixer_adapter_session_ends", help, "reason", ends)?;
+    if let Some(is_reached) = host.reaches_session_store() {
+        let help = "Whether there is a connection to the Redis of --sessions";
+        families.gauge("mixer_adapter_session_store_connected", help, usize::from(is_reached))?;
+        let help = "Sessions of other servers that were opened here";
+        families.counter("mixer_adapter_sessions_loaded", help, counts.loaded.load(Relaxed))?;
+    }
     let panics = host.adapters().iter().map(|adapter| (adapter.name, adapter.panics()));
     families.counters("mixer_adapter_panics", "Panics in handlers", "adapter", panics)?;
     let help = "Calls and sessions refused with RESOURCE_EXHAUSTED, by limit";

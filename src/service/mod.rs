@@ -21,6 +21,8 @@ pub mod mixer;
 pub(crate) mod page;
 mod process_metrics;
 mod readiness;
+#[cfg(feature = "redis")]
+mod redis_sessions;
 mod rpc;
 mod server;
 mod server_options;
@@ -37,6 +39,8 @@ pub use mixer_adapter_net::{Authorization, ListenAddress, Tokens, TokensError, W
 pub use mixer_adapter_net::{JwksError, JwtOptions, JwtVerifier};
 pub(crate) use process_metrics::encode as encode_process;
 pub use readiness::{Pending, Readiness};
+#[cfg(feature = "redis")]
+pub(crate) use redis_sessions::RedisSessions;
 pub use server::{Bound, Server, ServerError};
 pub use server_options::ServerOptions;
 pub(crate) use service_list::{SERVICE_GROUPS, reflection, service_group};

@@ -523,7 +523,7 @@ struct OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.host.sessions().end_connection(self.id);
+        self.host.end_connection(self.id);
     }
 }
 

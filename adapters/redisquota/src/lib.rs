@@ -1,6 +1,5 @@
 //! Grants quota from counters in Redis, which any number of servers share: rate limits over fixed or rolling windows, and allocations.
 
-mod connector;
 mod fallback;
 mod lease;
 mod settings;
@@ -30,14 +29,14 @@ use mixer_adapter_core::{
     metrics::{Counter, Gauge, Histogram, Metrics, Series, exponential_buckets},
 };
 use mixer_adapter_quota::{Dedup, Limit, Limits, SharedFingerprint};
+use mixer_adapter_redis::{CLOCK, Client, ClientError, ConnectionError, Connector};
 use mixer_adapter_templates::{Quota, quota};
 use parking_lot::Mutex;
 
 use self::{
-    connector::Connector,
     fallback::{Fallback, Undecided},
     lease::{Given, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
-    store::{CLOCK, Counted, CounterCall, Store, StoreError},
+    store::{Counted, CounterCall, Store},
     window::{Algorithm, Window},
 };
 
@@ -102,6 +101,26 @@ impl Counts {
     }
 }
 
+/// Returns a function that shows whether there is a connection: by a warning, metrics and the log.
+fn on_change(context: Context) -> impl Fn(Option<&ConnectionError>) + Send + Sync {
+    let metrics = context.metrics();
+    let connected = metrics.gauge("connected", "Whether there is a connection to Redis", []).with([]);
+    let lost = metrics.events("connections_lost");
+    let warning = Mutex::new(None);
+    move |error| {
+        connected.set(i64::from(error.is_none()));
+        let Some(error) = error else {
+            tracing::info!("connected to Redis");
+            *warning.lock() = None;
+            return;
+        };
+        let text = format_args!("Redis is away, so that quotas are decided without it: {error}");
+        *warning.lock() = Some(context.warn(text));
+        lost.add(1);
+        tracing::warn!(%error, "Redis is away; quotas are decided without it until there is a connection");
+    }
+}
+
 /// The name of this process among the servers of a Redis.
 struct ServerId(String);
 
@@ -118,10 +137,11 @@ impl RedisQuota {
             ))
         });
         let metrics = context.metrics();
-        let store = Arc::new(Store::new(connector, key_prefix, id.0.clone(), clock, context.clone()));
-        context.spawn(store.clone().maintain());
+        let client = Client::new(connector, key_prefix, id.0.clone(), on_change(context.clone()));
+        let store = Arc::new(Store::new(Arc::new(client), clock));
+        context.spawn(store.client.clone().maintain());
         // A server starts without Redis.
-        let _ = tokio::time::timeout(OPEN_TIMEOUT, store.attempted()).await;
+        let _ = tokio::time::timeout(OPEN_TIMEOUT, store.client.attempted()).await;
         let opened = Instant::now();
         let first_id = RandomState::new().hash_one(id.0.as_str()) >> 1;
         let leases = lease.then(|| Arc::new(Mutex::new(Leases::new(first_id))));
@@ -204,7 +224,7 @@ impl RedisQuota {
                 Ok(counted) => {
                     taking.leases.lock().taken(counter, &call.trip, given_lease(counted, &call), now);
                 }
-                Err(error) => taking.was_sent = !matches!(error, StoreError::Away),
+                Err(error) => taking.was_sent = !matches!(error, ClientError::Away),
             }
         }
         drop(taking);
@@ -213,7 +233,7 @@ impl RedisQuota {
             Err(error) => {
                 tracing::debug!(%error, quota = instance.name, "a quota is decided without Redis");
                 return Ok(known.unwrap_or_else(|| {
-                    self.fallback.decide(undecided, self.store.servers(), &self.repeated)
+                    self.fallback.decide(undecided, self.store.client.servers(), &self.repeated)
                 }));
             }
         };
@@ -229,7 +249,7 @@ impl RedisQuota {
         if !counted.is_repeated {
             self.fallback.note(undecided, counted.granted);
         }
-        self.fallback.note_all(undecided, counted.used, self.store.servers());
+        self.fallback.note_all(undecided, counted.used, self.store.client.servers());
         if leases.is_some() {
             self.repeated.store(&instance.name, request, grant, now);
         }

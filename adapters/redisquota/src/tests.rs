@@ -54,7 +54,7 @@ impl Scripts {
         let settings = Faults::parse(params).unwrap();
         let context = Context::detached(());
         let handler = RedisQuota::new(settings, &context, &clock).await.unwrap();
-        assert!(handler.store.is_connected());
+        assert!(handler.store.client.is_connected());
         Handler { handler, key_prefix }
     }
 }
@@ -193,7 +193,7 @@ fn decided(context: &Context, outcome: &str) -> u64 {
 /// Waits until the handler has noticed that there is a connection, or none.
 async fn eventually(handler: &RedisQuota, is_connected: bool) {
     let changed = async {
-        while handler.store.is_connected() != is_connected {
+        while handler.store.client.is_connected() != is_connected {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -280,7 +280,7 @@ async fn a_paused_redis_delays_calls_by_the_timeout_and_then_not_at_all() {
     }
     // Three calls wait.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    assert!(!handler.store.is_connected());
+    assert!(!handler.store.client.is_connected());
     assert_eq!(decided(&context, "denied"), 20);
     redis.resume();
     eventually(&handler, true).await;
@@ -304,7 +304,7 @@ async fn errors_of_redis_grant_nothing() {
     // Read only: it follows a master that is not there.
     redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
     assert_eq!(ask(&handler, "q", 1).await, 0);
-    assert!(!handler.store.is_connected(), "READONLY ends the connection");
+    assert!(!handler.store.client.is_connected(), "READONLY ends the connection");
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     recovers(&handler).await;
     // Too few replicas: no other connection would help.
@@ -361,7 +361,7 @@ async fn without_redis_a_server_grants_its_share_less_what_redis_granted_it() {
         redis.command(&["ZADD", "redisquota:servers", &in_ten_seconds.to_string(), server]);
     }
     let known = async {
-        while handler.store.servers() != Some(3) {
+        while handler.store.client.servers() != Some(3) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

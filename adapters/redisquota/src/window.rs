@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mixer_adapter_quota::Span;
+use mixer_adapter_redis::millis;
 
 /// How amounts of a quota become free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +67,6 @@ impl Window {
             Self::Rolling(span) | Self::Allocation(span) => span.ticks,
         }
     }
-}
-
-/// Returns milliseconds, rounded up.
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 fn whole(duration: Duration) -> Duration {

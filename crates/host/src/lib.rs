@@ -8,6 +8,7 @@
 //! | which handler is a call for | `select_handler.rs` |
 //! | what may a configuration reach | `origin.rs`, with `Access` of the core |
 //! | who opens and closes sessions | `session/lifecycle.rs` |
+//! | what do servers that share sessions exchange | `session/shared.rs` |
 //! | who opens and closes handlers | `handler/opening.rs`, `handler/closing.rs` |
 //! | where is a handler cached | `handler/cache.rs` |
 //! | where is the deadline of a call enforced | `handler/call.rs` |
@@ -23,6 +24,7 @@ pub mod session;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
 use mixer_adapter_core::framework::log_limit::{FailureLogLimit, LogLimit};
@@ -30,7 +32,7 @@ use prost::bytes::Bytes;
 
 use crate::{
     handler::{Adapters, CallError, Caller, Closing, HandlerTable, TableLimits},
-    session::{MemoryStore, SessionOptions, SessionStore},
+    session::{MemoryStore, SessionOptions, SessionStore, SharedSessions},
 };
 
 pub use limits::{Limit, Refusals};
@@ -41,7 +43,8 @@ pub use session::NewSession;
 pub struct Host {
     adapters: Arc<Adapters>,
     handlers: HandlerTable,
-    sessions: Box<dyn SessionStore>,
+    sessions: MemoryStore,
+    shared: Option<SharedSessions>,
     session_options: SessionOptions,
     closing: Closing,
     counts: Counts,
@@ -66,6 +69,8 @@ pub struct Counts {
     pub expired: AtomicU64,
     /// Sessions that were evicted for other ones.
     pub evicted: AtomicU64,
+    /// Sessions of other servers that were opened here.
+    pub loaded: AtomicU64,
 }
 
 impl fmt::Debug for Host {
@@ -77,23 +82,14 @@ impl fmt::Debug for Host {
 impl Host {
     /// Hosts adapters with sessions in memory.
     pub fn new(adapters: Adapters, limits: TableLimits, closing: Closing) -> Self {
-        Self::with_store(adapters, limits, closing, Box::new(MemoryStore::default()))
-    }
-
-    /// Hosts adapters with sessions in a store.
-    pub fn with_store(
-        adapters: Adapters,
-        limits: TableLimits,
-        closing: Closing,
-        sessions: Box<dyn SessionStore>,
-    ) -> Self {
         let adapters = Arc::new(adapters);
         let handlers = HandlerTable::new(adapters.clone(), limits, closing.clone());
         let session_options = SessionOptions::default();
         Self {
             adapters,
             handlers,
-            sessions,
+            sessions: MemoryStore::default(),
+            shared: None,
             session_options,
             closing,
             counts: Counts::default(),
@@ -107,6 +103,20 @@ impl Host {
     #[must_use]
     pub fn with_session_options(self, session_options: SessionOptions) -> Self {
         Self { session_options, ..self }
+    }
+
+    /// Shares sessions with other servers through a store. All of them need the same [`SessionOptions::key`]. A session that no server
+    /// uses for `idle` expires. [`synchronize_sessions`](Self::synchronize_sessions) has to be called every few seconds.
+    #[must_use]
+    pub fn with_session_store(mut self, store: Arc<dyn SessionStore>, idle: Option<Duration>) -> Self {
+        self.sessions.collect_evicted();
+        self.shared = Some(SharedSessions::new(store, idle));
+        self
+    }
+
+    /// Returns whether the store that servers share is reached; `None` if sessions are not shared.
+    pub fn reaches_session_store(&self) -> Option<bool> {
+        self.shared.as_ref().map(SharedSessions::is_connected)
     }
 
     /// Sets what configurations may reach and configure, by their origin.
@@ -131,9 +141,9 @@ impl Host {
         &self.handlers
     }
 
-    /// Returns the sessions.
-    pub fn sessions(&self) -> &dyn SessionStore {
-        &*self.sessions
+    /// Returns the sessions of this server.
+    pub fn sessions(&self) -> &MemoryStore {
+        &self.sessions
     }
 
     /// Returns the closing of handlers, which [`close`](Self::close) waits for.
@@ -152,7 +162,9 @@ impl Host {
     }
 
     /// Ends all sessions and closes all handlers. Waits up to `timeout`, and returns how many handlers are still open.
-    pub async fn close(&self, timeout: std::time::Duration) -> usize {
+    pub async fn close(&self, timeout: Duration) -> usize {
+        // Other servers then know which connections have ended.
+        let _ = tokio::time::timeout(timeout / 4, self.synchronize_sessions()).await;
         self.sessions.clear();
         self.handlers.clear();
         self.closing.finish(timeout).await

@@ -36,12 +36,23 @@ impl Resolver for Host {
     fn resolve<'a>(&'a self, call: CallContext<'a>) -> BoxFuture<'a, Result<Arc<Handler>, CallError>> {
         Box::pin(async move {
             match call.adapter_config {
-                // `open` found no such session.
-                Some(config) if config.message_name() == SESSION_ID => Err(CallError::UnknownSession {
-                    id: String::from_utf8_lossy(session_text(&config)).into_owned(),
-                }),
+                // `open` found no such session here.
+                Some(config) if config.message_name() == SESSION_ID => {
+                    if let Some(id) = session_id(&config)
+                        && let Some(handler) = self.load_session(&id, call.caller).await?
+                    {
+                        return Ok(handler);
+                    }
+                    let id = String::from_utf8_lossy(session_text(&config)).into_owned();
+                    Err(CallError::UnknownSession { id })
+                }
                 Some(config) => self.open_configured(config, call.template, call.caller.connection).await,
-                None => self.open_unconfigured(call.template, &call.instances, call.caller.connection).await,
+                None => match self.find_shared(call.template, &call.instances, call.caller).await {
+                    Some(handler) => Ok(handler),
+                    None => {
+                        self.open_unconfigured(call.template, &call.instances, call.caller.connection).await
+                    }
+                },
             }
         })
     }

@@ -193,7 +193,7 @@ impl Subject for Process<'_> {
     }
 
     async fn close_session(&self, id: &str) -> Result<(), Failure> {
-        Ok(self.host.close_session(id, &caller())?)
+        Ok(self.host.close_session(id, &caller()).await?)
     }
 
     async fn send(&self, template: &DynamicTemplate, request: Bytes) -> Result<Answer, Failure> {

@@ -5,6 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Value};
 use tonic::Status;
@@ -73,7 +74,7 @@ impl FakeHandler {
         };
         self.handler = handler(&self.host, &self.config, &any);
         if let Some(former) = self.session.replace(id) {
-            self.host.close_session(&former.to_string(), &Caller::default())?;
+            self.host.close_session(&former.to_string(), &Caller::default()).await?;
         }
         Ok(self)
     }
@@ -162,7 +163,7 @@ impl Drop for FakeHandler {
     fn drop(&mut self) {
         if let Some(id) = self.session.take() {
             // It may have expired.
-            let _ = self.host.close_session(&id.to_string(), &Caller::default());
+            let _ = self.host.close_session(&id.to_string(), &Caller::default()).now_or_never();
         }
     }
 }

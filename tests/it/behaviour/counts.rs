@@ -205,7 +205,7 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
                 assert_eq!(*ids.entry(*number).or_insert_with(|| id.clone()), id);
             }
             Step::Close(number) => {
-                let closed = host.close_session(&id_of(&ids, number), &caller(connection));
+                let closed = host.close_session(&id_of(&ids, number), &caller(connection)).await;
                 assert_eq!(
                     closed.map_err(|error| error.code()),
                     model.close(*number, connection),
@@ -231,7 +231,7 @@ async fn run_steps(host: &Host, name: &str, steps: &[(usize, Step)]) -> Model {
                 assert_eq!(answer, expected.map(uses).ok_or(Code::FailedPrecondition), "step {at}");
             }
             Step::Reconnect => {
-                host.sessions().end_connection(connection);
+                host.end_connection(connection);
                 model.end_connection(connection);
                 connections[*client] = 100 + at as u64;
             }
@@ -293,7 +293,7 @@ async fn run_client(host: Arc<Host>, name: String, client: usize, steps: Vec<Ste
             }
             Step::Close(number) => {
                 if let Some(own) = own(number) {
-                    host.close_session(&claims.swap_remove(own).1, &caller(connection)).unwrap();
+                    host.close_session(&claims.swap_remove(own).1, &caller(connection)).await.unwrap();
                 }
             }
             Step::CallBySession(number) => {
@@ -311,7 +311,7 @@ async fn run_client(host: Arc<Host>, name: String, client: usize, steps: Vec<Ste
                 assert!(matches!(answer, Ok(_) | Err(Code::FailedPrecondition)), "{answer:?}");
             }
             Step::Reconnect => {
-                host.sessions().end_connection(connection);
+                host.end_connection(connection);
                 connection = 100 * (client as u64 + 1) + at as u64;
             }
             // Expiry would end sessions that are still claimed.
@@ -320,7 +320,7 @@ async fn run_client(host: Arc<Host>, name: String, client: usize, steps: Vec<Ste
         tokio::task::yield_now().await;
     }
     for (_, id) in claims {
-        host.close_session(&id, &caller(connection)).unwrap();
+        host.close_session(&id, &caller(connection)).await.unwrap();
     }
 }
 

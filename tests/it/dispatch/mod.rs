@@ -53,7 +53,7 @@ async fn the_answer_to_a_strict_request_has_its_rules_and_the_outputs_of_named_a
     let snapshot = engine.snapshot().unwrap();
     let bag = || snapshot.bag();
     let answer = Request::new(&snapshot, bag(), &Caller::default()).strict().answer().await.unwrap();
-    assert_eq!(answer.details.rules, ["r1.rule.istio-system".into()]);
+    assert_eq!(answer.details.rules.iter().map(|rule| &**rule).collect::<Vec<_>>(), ["r1.rule.istio-system"]);
     let outputs: Vec<_> =
         answer.details.outputs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert!(outputs.contains(&("a1.output.user", "u1")), "{outputs:?}");

@@ -91,7 +91,7 @@ async fn a_redis_that_loads_its_data_is_away_until_it_has_them() {
     let loading = redis.clone();
     let loading = tokio::task::spawn_blocking(move || loading.command(&["DEBUG", "RELOAD"]));
     let noticed = async {
-        while handler.store.is_connected() {
+        while handler.store.client.is_connected() {
             ask(&handler, "q", 10).await;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -51,7 +51,7 @@ pub struct Shared(Mutex<HashMap<TypeId, Arc<SharedValue>>>);
 type SharedValue = OnceLock<Arc<dyn Any + Send + Sync>>;
 
 impl<S> Context<S> {
-    /// Makes the context of a handler outside of a server, for a test: every file may be reached, and nothing is retained.
+    /// Makes a context outside of a server, for a test or a part of a program: every file may be reached, and nothing is retained.
     pub fn detached(state: S) -> Self {
         let environment = Environment {
             adapter: "detached",

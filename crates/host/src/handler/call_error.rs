@@ -98,6 +98,16 @@ pub enum CallError {
         /// The id in the request.
         id: String,
     },
+    /// The store that servers share does not answer, and this server does not know the session.
+    #[error(
+        "session `{id}` is not known to this server, and --sessions, where it may be, does not answer: {reason}; try again"
+    )]
+    StoreAway {
+        /// The id in the request.
+        id: String,
+        /// Why there is no answer.
+        reason: String,
+    },
     /// Calls and sessions may not configure the adapter.
     #[error("adapter `{adapter}` may not be configured by calls and sessions (--adapters-in-calls)")]
     NotInCalls {
@@ -180,6 +190,7 @@ impl CallError {
             Self::NoConfiguration { .. } => Code::FailedPrecondition,
             Self::UnknownSession { .. } => Code::NotFound,
             Self::NotClaimed { .. } | Self::NotInCalls { .. } => Code::PermissionDenied,
+            Self::StoreAway { .. } => Code::Unavailable,
             Self::LimitExceeded { .. } => Code::ResourceExhausted,
             Self::Refused { source, .. } | Self::Failed { source, .. } => source.code(),
             Self::Panicked { .. } | Self::InvalidAnswer { .. } => Code::Internal,

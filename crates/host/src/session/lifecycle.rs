@@ -10,7 +10,7 @@ use prost::bytes::Bytes;
 use super::{AnnouncedInstance, Release, Session, SessionId, SessionLimitError};
 use crate::{
     Host,
-    handler::{AdapterInfo, CallError, Caller, FailedCall, log_failure},
+    handler::{AdapterInfo, CallError, Caller, FailedCall, Handler, log_failure},
     limits::Limit,
 };
 use mixer_adapter_core::{
@@ -20,11 +20,13 @@ use mixer_adapter_core::{
 };
 
 /// The request of Validate and CreateSession.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct NewSession {
     /// The handler's configuration.
+    #[prost(message, optional, tag = "1")]
     pub adapter_config: Option<Any>,
     /// The `Type` messages of the instances that calls will carry, by their full names.
+    #[prost(btree_map = "string, message", tag = "2")]
     pub inferred_types: BTreeMap<String, Any>,
 }
 
@@ -34,7 +36,7 @@ impl Host {
     /// # Errors
     /// The configuration or an inferred type is refused.
     pub async fn validate(&self, new: NewSession, caller: &Caller) -> Result<(), CallError> {
-        let checked = self.check(new, caller.connection).await;
+        let checked = self.check_new(new, caller.connection).await;
         checked.map(drop).inspect_err(|error| self.log_refusal(error, caller))
     }
 
@@ -51,14 +53,17 @@ impl Host {
     }
 
     /// Releases a claim of the caller on a session, or an abandoned claim. The last release ends the session; its handler closes
-    /// after calls in flight.
+    /// after calls in flight. Ready at once if sessions are not shared.
     ///
     /// # Errors
     /// [`CallError::UnknownSession`] if no session has this id, [`CallError::NotClaimed`] if all of its claims belong to
-    /// others.
-    pub fn close_session(&self, id: &str, caller: &Caller) -> Result<(), CallError> {
-        let release = SessionId::parse(id.as_bytes())
-            .map_or(Release::Unknown, |session| self.sessions.release(&session, caller));
+    /// others, [`CallError::StoreAway`] if only the store that servers share knows.
+    pub async fn close_session(&self, id: &str, caller: &Caller) -> Result<(), CallError> {
+        let release = match (SessionId::parse(id.as_bytes()), &self.shared) {
+            (None, _) => Release::Unknown,
+            (Some(session), None) => self.sessions.release(&session, caller),
+            (Some(session), Some(shared)) => self.release_shared(shared, &session, caller).await?,
+        };
         match release {
             Release::Released(left) => {
                 if left == 0 {
@@ -89,27 +94,37 @@ impl Host {
     }
 
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {
-        let (adapter, config, types) = self.check(new, caller.connection).await?;
-        let id = self.session_id(&adapter, &config, &types);
+        let request = self.shared.is_some().then(|| Arc::new(new.clone()));
+        let (id, adapter, config, types) = self.check_new(new, caller.connection).await?;
         let limits = self.session_options.limits;
+        let exchange = self.exchange().await;
         let acquired = self.sessions.acquire(&id, caller, limits);
         if let Some(evicted) = acquired.map_err(|error| self.too_many_sessions(error))? {
             self.count_evicted(evicted, caller);
+            self.share_claim(exchange, &id, caller).await;
             return Ok(id);
         }
+        drop(exchange);
         if !self.sessions.admits(caller, limits) {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
         let handler = self.handlers.open_in_call(&adapter, config, &types, caller.connection).await?;
+        let session = Self::new_session(id, handler, &types).with_request(request);
+        let exchange = self.exchange().await;
+        let created = self.sessions.create(session, caller, limits);
+        let evicted = created.map_err(|error| self.too_many_sessions(error))?;
+        self.count_evicted(evicted, caller);
+        self.share_claim(exchange, &id, caller).await;
+        Ok(id)
+    }
+
+    /// Returns a session without claims.
+    pub(super) fn new_session(id: SessionId, handler: Arc<Handler>, types: &InferredTypes) -> Session {
         let instances = types.iter().map(|inferred| AnnouncedInstance {
             name: inferred.instance.as_str().into(),
             template: inferred.template,
         });
-        let session = Session::new(id, handler, instances.collect());
-        let created = self.sessions.create(session, caller, limits);
-        let evicted = created.map_err(|error| self.too_many_sessions(error))?;
-        self.count_evicted(evicted, caller);
-        Ok(id)
+        Session::new(id, handler, instances.collect())
     }
 
     /// Counts and logs sessions that were evicted for a caller's. Logs at most ten times in ten seconds.
@@ -140,11 +155,12 @@ impl Host {
         }
     }
 
-    async fn check(
+    /// Validates a session, and returns its id, adapter, canonical configuration and types.
+    pub(super) async fn check_new(
         &self,
         new: NewSession,
         connection: u64,
-    ) -> Result<(Arc<AdapterInfo>, Bytes, InferredTypes), CallError> {
+    ) -> Result<(SessionId, Arc<AdapterInfo>, Bytes, InferredTypes), CallError> {
         let types = self.inferred_types(new.inferred_types)?;
         let mut templates: Vec<&str> = types.iter().map(|inferred| inferred.template).collect();
         templates.sort_unstable();
@@ -156,7 +172,7 @@ impl Host {
             self.select_adapter(new.adapter_config, &templates, &types, connection).await?;
         self.handlers.check_configurable(&adapter)?;
         self.handlers.validate(&adapter, &config, &types, connection).await?;
-        Ok((adapter, config, types))
+        Ok((self.session_id(&adapter, &config, &types), adapter, config, types))
     }
 
     fn inferred_types(&self, types: BTreeMap<String, Any>) -> Result<InferredTypes, CallError> {

@@ -1,19 +1,28 @@
-//! Sessions: reference-counted claims on handlers, made by CreateSession, and their store.
+//! Sessions: reference-counted claims on handlers, made by CreateSession, in memory and in a store that servers share.
 
 mod id;
 mod lifecycle;
+mod shared;
 mod store;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::Relaxed},
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
 };
+
+use prost::Message as _;
 
 pub use id::{SessionId, SessionKey, SessionKeyError};
 pub use lifecycle::NewSession;
+pub(crate) use shared::SharedSessions;
 pub use store::MemoryStore;
 
-use crate::handler::{Caller, Handler};
+use crate::handler::{BoxFuture, Caller, Handler};
 use mixer_adapter_core::framework::setters;
 
 /// Options of sessions.
@@ -86,6 +95,8 @@ pub struct Session {
     pub handler: Arc<Handler>,
     /// The instances it announced, sorted by name.
     instances: Box<[AnnouncedInstance]>,
+    /// The request that created it, if a store shares it.
+    request: Option<Arc<NewSession>>,
     /// The step of the store's clock at the last use.
     used: AtomicU32,
 }
@@ -104,7 +115,13 @@ impl Session {
     /// Creates a session without claims.
     pub fn new(id: SessionId, handler: Arc<Handler>, mut instances: Box<[AnnouncedInstance]>) -> Self {
         instances.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        Self { id, handler, instances, used: AtomicU32::new(0) }
+        Self { id, handler, instances, request: None, used: AtomicU32::new(0) }
+    }
+
+    /// Sets the request that created it, from which other servers make it, too.
+    #[must_use]
+    pub(crate) fn with_request(self, request: Option<Arc<NewSession>>) -> Self {
+        Self { request, ..self }
     }
 
     /// Returns whether it announced all these instances for a template.
@@ -118,7 +135,8 @@ impl Session {
     /// Returns an estimate of the memory it takes, in bytes.
     fn bytes(&self) -> usize {
         let names: usize = self.instances.iter().map(|instance| instance.name.len() + INSTANCE_BYTES).sum();
-        SESSION_BYTES + self.handler.bytes() + names
+        let request = self.request.as_ref().map_or(0, |request| request.encoded_len());
+        SESSION_BYTES + self.handler.bytes() + names + request
     }
 
     fn touch(&self, step: u32) {
@@ -152,7 +170,7 @@ pub struct SessionSummary {
     pub idle_tenths: u32,
 }
 
-/// The outcome of [`SessionStore::release`].
+/// The outcome of the release of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Release {
@@ -164,74 +182,138 @@ pub enum Release {
     Unknown,
 }
 
-/// A store of sessions: [`MemoryStore`] for one process; replicas can share another one.
-///
-/// A claim belongs to the authenticated peer that made it or, without authentication, to its connection. When the connection
-/// has ended, a claim of a peer without authentication is abandoned: any client that knows the id may remove it.
-pub trait SessionStore: Send + Sync {
-    /// Adds a claim of the caller to an existing session, and returns how many sessions ended for it, as in
-    /// [`create`](Self::create). Returns `None` if the session does not exist.
-    ///
-    /// # Errors
-    /// The limit that the claim exceeds.
-    fn acquire(
-        &self,
-        id: &SessionId,
-        caller: &Caller,
-        limits: SessionLimits,
-    ) -> Result<Option<usize>, SessionLimitError>;
-
-    /// Stores a new session with one claim, or adds a claim to an equal session that was stored meanwhile. Returns how many sessions
-    /// ended for it. At a limit, the connection with the most sessions loses its newest claims. All sessions whose connections
-    /// have ended count for one owner.
-    ///
-    /// # Errors
-    /// The limit that the session exceeds, if no connection holds more than its own would. Normally no other session ends then.
-    fn create(
-        &self,
-        session: Session,
-        caller: &Caller,
-        limits: SessionLimits,
-    ) -> Result<usize, SessionLimitError>;
-
-    /// Returns whether the number of sessions lets the caller create one more.
-    fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool;
-
-    /// Removes one claim of the caller, or else an abandoned one. Without claims the session ends; its handler closes after
-    /// calls in flight.
-    fn release(&self, id: &SessionId, caller: &Caller) -> Release;
-
-    /// Abandons the claims of a connection that has ended, and forgets the sessions created on it. The connection 0, which
-    /// stands for callers in the process, does not end.
-    fn end_connection(&self, connection: u64);
-
-    /// Returns the handler of a session and marks the session as used.
-    fn handler(&self, id: &SessionId) -> Option<Arc<Handler>>;
-
-    /// Returns the handler of the newest session that announced these instances of a template: a real Mixer sends no session
-    /// id, but uses one connection for a session and its calls
-    /// (docs/behaviour/sessions.md#finding-the-session-of-a-call).
-    fn find(
-        &self,
-        template: &str,
-        instances: &[&str],
-        connection: u64,
-        peer: Option<&str>,
-        lookup: SessionLookup,
-    ) -> Option<Arc<Handler>>;
-
-    /// Advances the clock by one step, ends sessions that were not used for [`STEPS_TO_EXPIRE`] steps, and returns how many.
-    fn expire_idle(&self) -> usize;
-
-    /// Ends all sessions and returns how many.
-    fn clear(&self) -> usize;
-
-    /// Returns the number of sessions by adapter.
-    fn counts(&self) -> Vec<(&'static str, usize)>;
-
-    /// Returns the first `limit` sessions in the order of their ids.
-    fn list(&self, limit: usize) -> Vec<SessionSummary>;
-}
-
 /// The number of steps of the store's clock without use after which a session expires.
 pub const STEPS_TO_EXPIRE: u32 = 10;
+
+/// Sessions that several servers share, such as in Redis. Each server opens handlers of its own for them.
+///
+/// The store has the request that created a session, and how many claims each owner has. It gives each session a number when it is
+/// stored, the epoch. A server that finds another epoch than before knows that the store had lost the session, and adds all of its claims.
+pub trait SessionStore: Send + Sync {
+    /// Stores a session if it is not stored, or was closed, and adds claims: the new ones if the epoch is the given one, otherwise all.
+    /// Returns the epoch. The session lives at least as long as given.
+    fn claim<'a>(&'a self, claim: SharedClaim<'a>) -> BoxFuture<'a, Result<u64, SessionStoreError>>;
+
+    /// Removes claims of an owner, or else abandoned ones. Without claims the session is closed.
+    fn release<'a>(
+        &'a self,
+        id: &'a SessionId,
+        owner: ClaimOwner,
+        count: u32,
+    ) -> BoxFuture<'a, Result<Release, SessionStoreError>>;
+
+    /// Abandons claims of an owner.
+    fn abandon<'a>(
+        &'a self,
+        id: &'a SessionId,
+        owner: ClaimOwner,
+        count: u32,
+    ) -> BoxFuture<'a, Result<(), SessionStoreError>>;
+
+    /// Returns the request that created a session; `None` if none with this id is open.
+    fn load<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<NewSession>, SessionStoreError>>;
+
+    /// Returns the session that was claimed last of those with an instance, which may be closed.
+    fn find<'a>(
+        &'a self,
+        instance: &'a SessionId,
+    ) -> BoxFuture<'a, Result<Option<SessionId>, SessionStoreError>>;
+
+    /// Returns the states of sessions.
+    fn states<'a>(
+        &'a self,
+        ids: &'a [SessionId],
+    ) -> BoxFuture<'a, Result<Vec<SharedState>, SessionStoreError>>;
+
+    /// Returns whether the store is reached.
+    fn is_connected(&self) -> bool;
+}
+
+/// Claims that a server has on a session.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct SharedClaim<'a> {
+    /// The session.
+    pub id: &'a SessionId,
+    /// The request that created it.
+    pub request: &'a NewSession,
+    /// Keyed digests of its instances.
+    pub instances: &'a [SessionId],
+    /// How long it lives without another claim.
+    pub life: Duration,
+    /// The epoch in which the server has added its claims; 0 if it has not.
+    pub epoch: u64,
+    /// The claims since then.
+    pub new: &'a [(ClaimOwner, u32)],
+    /// All claims.
+    pub all: &'a [(ClaimOwner, u32)],
+}
+
+/// An owner of claims in a store that servers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ClaimOwner {
+    /// The keyed digest of an authenticated peer or, without authentication, of the IP address of a client: it has another connection
+    /// to each server.
+    Client(SessionId),
+    /// A connection that has ended: any client that knows the id of the session may remove the claim.
+    Nobody,
+}
+
+impl fmt::Display for ClaimOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(digest) => digest.fmt(f),
+            Self::Nobody => f.write_str("abandoned"),
+        }
+    }
+}
+
+/// The state of a session in a store that servers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedState {
+    /// It is not stored: it has expired, or the store has lost it.
+    Unknown,
+    /// It was closed.
+    Closed,
+    /// It is open, in this epoch.
+    Open(u64),
+}
+
+/// A store that did not answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SessionStoreError {
+    /// It was not asked.
+    #[error("{0}")]
+    NotSent(String),
+    /// It may have done what it was asked.
+    #[error("{0}")]
+    Unanswered(String),
+}
+
+/// Who made a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claimant {
+    /// An authenticated peer.
+    Peer(Arc<str>),
+    /// A client without authentication; `None` for Unix sockets and calls from within the process.
+    Address(Option<IpAddr>),
+    /// A client without authentication, whose connection has ended.
+    Gone,
+}
+
+impl Claimant {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        caller.peer.clone().map_or(Self::Address(caller.remote.map(|remote| remote.ip())), Self::Peer)
+    }
+}
+
+/// The claims on a session by who made them.
+pub(crate) type ClaimCounts = Vec<(Claimant, u32)>;
+
+/// Claims of a claimant on a session that have ended other than by a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LostClaims {
+    pub(crate) id: SessionId,
+    pub(crate) claimant: Claimant,
+    pub(crate) count: u32,
+}

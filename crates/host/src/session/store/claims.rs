@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::Session;
+use super::super::{ClaimCounts, Claimant, Session};
 use crate::handler::Caller;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct StoredSession {
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) connection: Option<u64>,
-    pub(super) peer: Option<Arc<str>>,
+    pub(super) claimant: Claimant,
     pub(super) count: u32,
     /// The order of the newest.
     pub(super) order: u64,
@@ -33,6 +33,15 @@ pub(super) struct Claims {
 const CLAIM_BYTES: usize = 96;
 const CLAIMED_INSTANCE_BYTES: usize = 64;
 
+impl Claims {
+    fn peer(&self) -> Option<&str> {
+        match &self.claimant {
+            Claimant::Peer(peer) => Some(peer),
+            Claimant::Address(_) | Claimant::Gone => None,
+        }
+    }
+}
+
 impl StoredSession {
     pub(super) fn new(session: Session) -> Self {
         let (session, claims) = (Arc::new(session), Vec::new());
@@ -43,20 +52,22 @@ impl StoredSession {
     pub(super) fn add(&mut self, caller: &Caller, order: u64) -> usize {
         let instances = self.session.instances.len();
         let bytes = if self.claims.is_empty() { 0 } else { CLAIM_BYTES + instances * CLAIMED_INSTANCE_BYTES };
-        let (connection, peer) = (Some(caller.connection), caller.peer.clone());
+        let (connection, claimant) = (Some(caller.connection), Claimant::of(caller));
         self.claims.reserve_exact(1);
-        self.claims.push(Claims { connection, peer, count: 1, order, bytes });
+        self.claims.push(Claims { connection, claimant, count: 1, order, bytes });
         bytes
     }
 
     /// Abandons claims whose connection has ended. A peer that is authenticated keeps its own.
     pub(super) fn abandon(&mut self, claims: Claims) {
-        if claims.peer.is_none() {
+        if claims.peer().is_none() {
             self.abandoned = self.abandoned.saturating_add(claims.count);
             return;
         }
-        let known =
-            self.claims.iter_mut().find(|known| known.connection.is_none() && known.peer == claims.peer);
+        let known = self
+            .claims
+            .iter_mut()
+            .find(|known| known.connection.is_none() && known.claimant == claims.claimant);
         match known {
             Some(known) => known.count = known.count.saturating_add(claims.count),
             None => self.claims.push(Claims { connection: None, bytes: 0, ..claims }),
@@ -69,16 +80,21 @@ impl StoredSession {
 
     /// Returns the position of the claims that a caller made on its connection.
     pub(super) fn made_by(&self, connection: u64, peer: Option<&str>) -> Option<usize> {
-        self.claims
-            .iter()
-            .position(|claims| claims.connection == Some(connection) && claims.peer.as_deref() == peer)
+        self.claims.iter().position(|claims| claims.connection == Some(connection) && claims.peer() == peer)
     }
 
     /// Returns the position of claims that a caller may remove: made on its connection, or elsewhere by the same peer.
     pub(super) fn owned_by(&self, caller: &Caller) -> Option<usize> {
         self.made_by(caller.connection, caller.peer.as_deref()).or_else(|| {
             let peer = caller.peer.as_deref()?;
-            self.claims.iter().position(|claims| claims.peer.as_deref() == Some(peer))
+            self.claims.iter().position(|claims| claims.peer() == Some(peer))
         })
+    }
+
+    /// Returns the claims by who made them.
+    pub(super) fn claimants(&self) -> ClaimCounts {
+        let claims = self.claims.iter().map(|claims| (claims.claimant.clone(), claims.count));
+        let abandoned = (self.abandoned > 0).then_some((Claimant::Gone, self.abandoned));
+        claims.chain(abandoned).collect()
     }
 }

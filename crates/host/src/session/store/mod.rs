@@ -3,7 +3,7 @@
 mod claims;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -15,12 +15,15 @@ use parking_lot::RwLock;
 
 use self::claims::{Claims, StoredSession};
 use super::{
-    Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLimitError, SessionLimits, SessionLookup,
-    SessionStore, SessionSummary,
+    ClaimCounts, Claimant, LostClaims, Release, STEPS_TO_EXPIRE, Session, SessionId, SessionLimitError,
+    SessionLimits, SessionLookup, SessionSummary,
 };
 use crate::handler::{Caller, Handler};
 
 /// The sessions of one process.
+///
+/// A claim belongs to the authenticated peer that made it or, without authentication, to its connection. When the connection
+/// has ended, a claim of a peer without authentication is abandoned: any client that knows the id may remove it.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     sessions: RwLock<Sessions>,
@@ -43,6 +46,8 @@ struct Sessions {
     next_order: u64,
     /// An estimate of the memory of all sessions and claims.
     bytes: usize,
+    /// Claims that were evicted, where other servers have to learn of them.
+    evicted: Option<Vec<LostClaims>>,
 }
 
 /// The owner of claims. Of owners with equal shares, the last one here loses first.
@@ -68,13 +73,6 @@ const CANDIDATES: usize = 16;
 
 /// The maximum number of claims that end for one addition.
 const MAX_EVICTIONS: usize = 4_096;
-
-impl MemoryStore {
-    fn used(&self, session: &Session) -> Arc<Handler> {
-        session.touch(self.clock.load(Relaxed));
-        session.handler.clone()
-    }
-}
 
 fn add_instances(index: &mut InstanceIndex, session: &Session, order: u64) {
     index.extend(session.instances.iter().map(|instance| ((instance.name.clone(), order), session.id)));
@@ -205,11 +203,19 @@ impl Sessions {
         let Some(index) =
             stored.claims.iter().position(|claims| claims.connection.is_some() && claims.order == order)
         else {
+            let lost = stored.claimants();
+            self.note_evicted(id, lost);
             return self.remove(&id);
         };
         let removed = stored.claims.swap_remove(index);
         self.forget(&id, &removed);
+        self.note_evicted(id, vec![(removed.claimant, removed.count)]);
         self.settle(&id)
+    }
+
+    fn note_evicted(&mut self, id: SessionId, lost: ClaimCounts) {
+        let Some(evicted) = &mut self.evicted else { return };
+        evicted.extend(lost.into_iter().map(|(claimant, count)| LostClaims { id, claimant, count }));
     }
 
     /// Evicts claims of owners with a larger share than `owner`, which has just added a claim, until the sessions are within the limits.
@@ -240,6 +246,8 @@ impl Sessions {
                 }
                 _ => {
                     ended.extend(self.evict(owner));
+                    // Other servers have not learned of the new claim.
+                    self.evicted.as_mut().and_then(Vec::pop);
                     return Err(limit);
                 }
             }
@@ -247,8 +255,9 @@ impl Sessions {
         Ok(())
     }
 
-    /// Abandons the claims of a connection that has ended.
-    fn end_connection(&mut self, connection: u64) {
+    /// Abandons the claims of a connection that has ended. Returns those of clients without authentication.
+    fn end_connection(&mut self, connection: u64) -> Vec<LostClaims> {
+        let mut abandoned = Vec::new();
         let owner = Owner::Connection(connection);
         let ids: Vec<SessionId> =
             self.owners.get(&owner).into_iter().flat_map(|claimed| claimed.ids.values().copied()).collect();
@@ -257,12 +266,19 @@ impl Sessions {
             let removed: Vec<Claims> =
                 stored.claims.extract_if(.., |claims| claims.connection == Some(connection)).collect();
             removed.iter().for_each(|claims| self.forget(&id, claims));
+            let lost = removed.iter().filter(|claims| matches!(claims.claimant, Claimant::Address(_)));
+            abandoned.extend(lost.map(|claims| LostClaims {
+                id,
+                claimant: claims.claimant.clone(),
+                count: claims.count,
+            }));
             if let Some(stored) = self.by_id.get_mut(&id) {
                 removed.into_iter().for_each(|claims| stored.abandon(claims));
             }
             // A session with abandoned claims does not end.
             self.settle(&id);
         }
+        abandoned
     }
 
     /// Returns the sessions of an index that announced these instances, newest first. Searches up to [`CANDIDATES`].
@@ -300,8 +316,18 @@ impl Sessions {
     }
 }
 
-impl SessionStore for MemoryStore {
-    fn acquire(
+impl MemoryStore {
+    fn used(&self, session: &Session) -> Arc<Handler> {
+        session.touch(self.clock.load(Relaxed));
+        session.handler.clone()
+    }
+
+    /// Adds a claim of the caller to an existing session, and returns how many sessions ended for it, as in
+    /// [`create`](Self::create). Returns `None` if the session does not exist.
+    ///
+    /// # Errors
+    /// The limit that the claim exceeds.
+    pub fn acquire(
         &self,
         id: &SessionId,
         caller: &Caller,
@@ -317,7 +343,13 @@ impl SessionStore for MemoryStore {
         trimmed.map(|()| Some(ended.len()))
     }
 
-    fn create(
+    /// Stores a new session with one claim, or adds a claim to an equal session that was stored meanwhile. Returns how many sessions
+    /// ended for it. At a limit, the connection with the most sessions loses its newest claims. All sessions whose connections
+    /// have ended count for one owner.
+    ///
+    /// # Errors
+    /// The limit that the session exceeds, if no connection holds more than its own would. Normally no other session ends then.
+    pub fn create(
         &self,
         session: Session,
         caller: &Caller,
@@ -338,30 +370,96 @@ impl SessionStore for MemoryStore {
         trimmed.map(|()| ended.len())
     }
 
-    fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
+    /// Returns whether the number of sessions lets the caller create one more.
+    pub fn admits(&self, caller: &Caller, limits: SessionLimits) -> bool {
         let sessions = self.sessions.read();
         let fair = sessions.shares.amount(Owner::Connection(caller.connection)) + 1;
         sessions.by_id.len() < limits.sessions || sessions.shares.heaviest(fair).is_some()
     }
 
-    fn release(&self, id: &SessionId, caller: &Caller) -> Release {
+    /// Removes one claim of the caller, or else an abandoned one. Without claims the session ends; its handler closes after
+    /// calls in flight.
+    pub fn release(&self, id: &SessionId, caller: &Caller) -> Release {
         let (outcome, ended) = self.sessions.write().release(id, caller);
         // Dropped without the lock, because dropping a session may close its handler.
         drop(ended);
         outcome
     }
 
-    fn end_connection(&self, connection: u64) {
-        if connection != 0 {
-            self.sessions.write().end_connection(connection);
-        }
+    /// Abandons the claims of a connection that has ended, and forgets the sessions created on it. The connection 0, which
+    /// stands for callers in the process, does not end. Returns the claims that nobody owns now.
+    pub(crate) fn end_connection(&self, connection: u64) -> Vec<LostClaims> {
+        if connection == 0 { Vec::new() } else { self.sessions.write().end_connection(connection) }
     }
 
-    fn handler(&self, id: &SessionId) -> Option<Arc<Handler>> {
+    /// Stores a session of another server without a claim. It counts for the owner of sessions that no connection claims.
+    ///
+    /// # Errors
+    /// The limit that the session exceeds.
+    pub(crate) fn adopt(&self, session: Session, limits: SessionLimits) -> Result<(), SessionLimitError> {
+        session.touch(self.clock.load(Relaxed));
+        let (id, bytes) = (session.id, session.bytes());
+        let mut ended = Vec::new();
+        let mut sessions = self.sessions.write();
+        if sessions.by_id.contains_key(&id) {
+            return Ok(());
+        }
+        let order = sessions.next_order;
+        sessions.next_order += 1;
+        sessions.bytes = sessions.bytes.saturating_add(bytes);
+        let stored = StoredSession { order, is_unclaimed: true, ..StoredSession::new(session) };
+        let session = stored.session.clone();
+        sessions.by_id.insert(id, stored);
+        sessions.charge(Owner::Nobody, &session, order, 0);
+        add_instances(&mut sessions.by_instance, &session, order);
+        let trimmed = sessions.trim(Owner::Nobody, limits, &mut ended);
+        drop(sessions);
+        trimmed
+    }
+
+    /// Ends a session, whatever claims it has.
+    pub(crate) fn end(&self, id: &SessionId) {
+        let ended = self.sessions.write().remove(id);
+        // Dropped without the lock, because dropping a session may close its handler.
+        drop(ended);
+    }
+
+    /// Collects claims that are evicted from now on, for [`take_evicted`](Self::take_evicted).
+    pub(crate) fn collect_evicted(&self) {
+        self.sessions.write().evicted = Some(Vec::new());
+    }
+
+    /// Returns the claims that were evicted since the last call.
+    pub(crate) fn take_evicted(&self) -> Vec<LostClaims> {
+        self.sessions.write().evicted.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns a session with its claims.
+    pub(crate) fn claims(&self, id: &SessionId) -> Option<(Arc<Session>, ClaimCounts)> {
+        let sessions = self.sessions.read();
+        let stored = sessions.by_id.get(id)?;
+        Some((stored.session.clone(), stored.claimants()))
+    }
+
+    /// Returns the ids of all sessions.
+    pub(crate) fn ids(&self) -> HashSet<SessionId> {
+        self.sessions.read().by_id.keys().copied().collect()
+    }
+
+    /// Returns for how many steps of the clock a session was not used.
+    pub(crate) fn age(&self, session: &Session) -> u32 {
+        self.clock.load(Relaxed).wrapping_sub(session.used.load(Relaxed))
+    }
+
+    /// Returns the handler of a session and marks the session as used.
+    pub fn handler(&self, id: &SessionId) -> Option<Arc<Handler>> {
         Some(self.used(&self.sessions.read().by_id.get(id)?.session))
     }
 
-    fn find(
+    /// Returns the handler of the newest session that announced these instances of a template: a real Mixer sends no session
+    /// id, but uses one connection for a session and its calls
+    /// (docs/behaviour/sessions.md#finding-the-session-of-a-call).
+    pub fn find(
         &self,
         template: &str,
         instances: &[&str],
@@ -375,7 +473,8 @@ impl SessionStore for MemoryStore {
             .map(|session| self.used(session))
     }
 
-    fn expire_idle(&self) -> usize {
+    /// Advances the clock by one step, ends sessions that were not used for [`STEPS_TO_EXPIRE`] steps, and returns how many.
+    pub fn expire_idle(&self) -> usize {
         let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
         let expired =
             |stored: &StoredSession| now.wrapping_sub(stored.session.used.load(Relaxed)) > STEPS_TO_EXPIRE;
@@ -396,12 +495,17 @@ impl SessionStore for MemoryStore {
         ended.len()
     }
 
-    fn clear(&self) -> usize {
-        let ended = std::mem::take(&mut *self.sessions.write());
+    /// Ends all sessions and returns how many.
+    pub fn clear(&self) -> usize {
+        let mut sessions = self.sessions.write();
+        let evicted = sessions.evicted.as_ref().map(|_| Vec::new());
+        let ended = std::mem::replace(&mut *sessions, Sessions { evicted, ..Sessions::default() });
+        drop(sessions);
         ended.by_id.len()
     }
 
-    fn counts(&self) -> Vec<(&'static str, usize)> {
+    /// Returns the number of sessions by adapter.
+    pub fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = BTreeMap::new();
         for stored in self.sessions.read().by_id.values() {
             *counts.entry(stored.session.handler.adapter().name).or_default() += 1;
@@ -409,7 +513,8 @@ impl SessionStore for MemoryStore {
         counts.into_iter().collect()
     }
 
-    fn list(&self, limit: usize) -> Vec<SessionSummary> {
+    /// Returns the first `limit` sessions in the order of their ids.
+    pub fn list(&self, limit: usize) -> Vec<SessionSummary> {
         let now = self.clock.load(Relaxed);
         let sessions = self.sessions.read();
         let mut stored: Vec<&StoredSession> = sessions.by_id.values().collect();

@@ -7,7 +7,7 @@ use mixer_adapter_core::{
     adapter::{Access, Secret},
 };
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo as _,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo as _,
     RedisConnectionInfo, RedisError, RedisFuture, ScriptInvocation, TlsCertificates,
     aio::MultiplexedConnection,
     cluster::ClusterClient,
@@ -16,32 +16,36 @@ use redis::{
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 
-use super::settings::{Servers, Topology};
+use crate::servers::{Servers, Topology};
 
 /// How long a connection may take to establish, TLS and authentication included.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection that could not be established, or that ended.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// Redis refuses, or is not reached.
     #[error(transparent)]
     Redis(#[from] RedisError),
+    /// The file with the password changed and cannot be read.
     #[error("the password cannot be read: {0}")]
     Password(io::Error),
+    /// Redis does not answer.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
 }
 
 /// A connection to the server with all keys, or to the nodes of a cluster. Clones share it.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(crate) enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
 impl Connection {
     /// Runs a script, and loads it first if the server does not have it.
-    pub(super) async fn invoke<T: FromRedisValue>(
+    pub(crate) async fn invoke<T: FromRedisValue>(
         &mut self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, RedisError> {
@@ -50,11 +54,19 @@ impl Connection {
             Self::Cluster(connection) => call.invoke_async(connection).await,
         }
     }
+
+    /// Runs a command.
+    pub(crate) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
+        match self {
+            Self::Server(connection) => command.query_async(connection).await,
+            Self::Cluster(connection) => command.query_async(connection).await,
+        }
+    }
 }
 
 /// Establishes connections.
 #[derive(Debug)]
-pub(super) struct Connector {
+pub struct Connector {
     servers: Servers,
     password: Option<Secret>,
     certificates: Option<TlsCertificates>,
@@ -63,7 +75,10 @@ pub(super) struct Connector {
 
 impl Connector {
     /// Reads the files of the configuration.
-    pub(super) async fn open(servers: Servers, context: &Context) -> Result<Self, AdapterError> {
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT that names the field of a file that cannot be read.
+    pub async fn open(servers: Servers, context: &Context) -> Result<Self, AdapterError> {
         let password = match servers.password_file.as_str() {
             "" => None,
             path => Some(context.secret("password_file", path).await?),
@@ -79,7 +94,7 @@ impl Connector {
     }
 
     /// Connects to the master, which Sentinels name, or to the nodes of a cluster.
-    pub(super) async fn connect(&self) -> Result<Connection, ConnectionError> {
+    pub(crate) async fn connect(&self) -> Result<Connection, ConnectionError> {
         let redis = RedisConnectionInfo::default().set_db(self.servers.database);
         let redis = match self.servers.username.as_str() {
             "" => redis,

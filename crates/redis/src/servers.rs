@@ -1,0 +1,101 @@
+//! The servers that a URL names.
+
+use http::uri::Authority;
+use mixer_adapter_core::framework::is_this_machine;
+
+const PORT: u16 = 6379;
+
+/// A host and a port.
+pub type Address = (String, u16);
+
+/// How Redis is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Servers {
+    /// What the servers are.
+    pub topology: Topology,
+    /// Their addresses.
+    pub addresses: Vec<Address>,
+    /// Whether they speak TLS.
+    pub tls: bool,
+    /// The database.
+    pub database: i64,
+    /// The user; the default user if empty.
+    pub username: String,
+    /// The path of a file with the password; none if empty.
+    pub password_file: String,
+    /// The path of a file with the certificates that sign the servers'; those of the system if empty.
+    pub ca_file: String,
+}
+
+/// What the servers are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server with all keys.
+    Single,
+    /// Sentinels that know the server with this name.
+    Sentinel(String),
+    /// Nodes of a cluster.
+    Cluster,
+}
+
+/// A URL that names no servers. Its text is not shown, because it could have a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It is not the URL of a Redis.
+    #[error("is not the URL of a Redis; write it like `redis://host:6379/0` or `rediss://host:6379`")]
+    Invalid,
+    /// It has a user name or a password.
+    #[error("must not have a user name or a password, which have settings of their own")]
+    UserInfo,
+    /// Its database is not one.
+    #[error("must have a database from 0 to 9999 after the host: `redis://host:6379/0`")]
+    Database,
+}
+
+impl Servers {
+    /// Parses `redis://host:6379/0`, or `rediss://` for TLS, with several hosts between commas.
+    ///
+    /// # Errors
+    /// The URL names no servers.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::Invalid)?;
+        let tls = match scheme {
+            "redis" => false,
+            "rediss" => true,
+            _ => return Err(UrlError::Invalid),
+        };
+        if rest.contains('@') {
+            return Err(UrlError::UserInfo);
+        }
+        let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_database = |number: &i64| (0..=9999).contains(number);
+        let database = match database {
+            "" => 0,
+            number => number.parse().ok().filter(is_database).ok_or(UrlError::Database)?,
+        };
+        let addresses = hosts.split(',').map(|host| {
+            let authority: Authority = host.parse().map_err(|_| UrlError::Invalid)?;
+            let name = authority.host().trim_matches(['[', ']']);
+            // `host:` and `host:port` with another port than a number have none.
+            let has_port = authority.as_str().len() > authority.host().len();
+            let port = if has_port { authority.port_u16().ok_or(UrlError::Invalid)? } else { PORT };
+            if name.is_empty() { Err(UrlError::Invalid) } else { Ok((name.to_owned(), port)) }
+        });
+        Ok(Self {
+            topology: Topology::Single,
+            addresses: addresses.collect::<Result<_, _>>()?,
+            tls,
+            database,
+            username: String::new(),
+            password_file: String::new(),
+            ca_file: String::new(),
+        })
+    }
+
+    /// Returns whether a password would be sent to another machine without TLS.
+    pub fn exposes_password(&self) -> bool {
+        let is_local = self.addresses.iter().all(|(host, _)| is_this_machine(host));
+        !self.password_file.is_empty() && !self.tls && !is_local
+    }
+}

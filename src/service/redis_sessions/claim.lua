@@ -1,0 +1,29 @@
+-- Stores a session if it is not, or was closed, adds claims, and returns the epoch.
+-- KEYS: the session, then its instances. ARGV: its id, its request, how long it lives, the epoch that the server knows, the epoch of a
+-- new session, the number of new claims, and owners with their claims: the new ones, then all.
+local session = KEYS[1]
+local id, life, new = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[6])
+local epoch = redis.call('HGET', session, 'epoch')
+if not epoch then
+  epoch = ARGV[5]
+  redis.call('DEL', session)
+  redis.call('HSET', session, 'epoch', epoch, 'request', ARGV[2], 'claims', 0)
+end
+local first, last = 7, 6 + 2 * new
+-- The store had lost the session, or the server has not had it.
+if epoch ~= ARGV[4] then first, last = last + 1, #ARGV end
+for index = first, last, 2 do
+  redis.call('HINCRBY', session, 'owner:' .. ARGV[index], ARGV[index + 1])
+  redis.call('HINCRBY', session, 'claims', ARGV[index + 1])
+end
+if redis.call('PTTL', session) < life then redis.call('PEXPIRE', session, life) end
+-- An instance belongs to the session that was claimed last.
+for index = 2, #KEYS do
+  local known = redis.call('GET', KEYS[index])
+  if not known or last > first then
+    redis.call('SET', KEYS[index], id, 'PX', life)
+  elseif known == id and redis.call('PTTL', KEYS[index]) < life then
+    redis.call('PEXPIRE', KEYS[index], life)
+  end
+end
+return epoch
