@@ -138,9 +138,9 @@ impl Explain {
         }
         let text = explained["text"].as_str().unwrap_or_default();
         let trace: Trace = serde_json::from_value(explained["trace"].clone())?;
-        // The text ends with all steps.
-        let text = match text.strip_suffix(&trace.to_string()) {
-            Some(answer) if !self.all => format!("{answer}{}", trace.brief()),
+        // The text ends with the steps that decided.
+        let text = match text.strip_suffix(&trace.brief()) {
+            Some(answer) if self.all => format!("{answer}{trace}"),
             _ => text.to_owned(),
         };
         super::print_verdict(&text)?;

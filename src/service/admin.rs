@@ -67,6 +67,15 @@ pub(super) struct Admin {
 }
 
 impl Admin {
+    /// Returns the state of the configuration, with changed values where requests are explained.
+    fn config_status(&self) -> Option<ConfigStatus> {
+        let mut status = self.config.as_ref()?.lock().clone();
+        if !self.explain {
+            status.changes.iter_mut().for_each(|change| change.fields.clear());
+        }
+        Some(status)
+    }
+
     /// Observes the server once a second, until this is dropped.
     pub(super) async fn observe(self) {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -306,10 +315,10 @@ struct Config {
 
 /// The configuration in use and its sources, and why the last one was refused, without its values.
 async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
-    let Some(config) = admin.config else { return Json(None) };
+    let Some(config) = &admin.config else { return Json(None) };
     let watched = config.lock().sources.clone();
     let sources = join_all(watched.iter().map(|watched| watched.status())).await;
-    let status = config.lock().clone();
+    let Some(status) = admin.config_status() else { return Json(None) };
     Json(Some(Config { status, sources: sources.into_iter().flatten().collect() }))
 }
 

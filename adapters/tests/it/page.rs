@@ -446,7 +446,7 @@ fn the_page_shows_decisions_as_they_come_and_filters_them() {
     }
     // A check and its quota have one id, and are shown together.
     assert_eq!(browser.evaluate("document.querySelectorAll('#recent > li').length"), 2);
-    let hit = browser.until("hit", "1 denied or failed");
+    let hit = browser.until("hit", "1 denied: ");
     assert!(hit.contains("users alice (1)") && hit.contains("paths /admin (1)"), "{hit}");
     // By rule, path, user, message and peer.
     for (text, verdict) in [

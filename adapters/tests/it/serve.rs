@@ -129,6 +129,30 @@ fn a_change_of_the_configuration_changes_the_answers() {
 }
 
 #[test]
+fn a_changed_field_is_on_the_status_with_its_line_and_both_values_where_requests_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |message: &str| {
+        let params = format!("params: {{status: {{code: 7, message: {message}}}}}}}\n---\nkind: rule");
+        write(directory.path(), &rule("closed").replace("params: {}}\n---\nkind: rule", &params));
+    };
+    with("shut");
+    let config = directory.path().to_str().unwrap();
+    let server = Server::start(&["--config", config]);
+    // A port that other machines reach.
+    let silent = Server::start_on("0.0.0.0:0", &["--config", config]).0;
+    until(&server, "/readyz", is_ready);
+    until(&silent, "/readyz", is_ready);
+    with("closed");
+    let place = format!("params.status.message of closed.handler.istio-system ({config}/rules.yaml:7)");
+    let field = format!(r#"{place}: \"shut\" -> \"closed\""#);
+    until(&server, "/status", |status| status.contains(&field));
+    until(&silent, "/status", |status| status.contains("changed closed.handler.istio-system"));
+    for path in ["/status", "/config"] {
+        assert!(!silent.get(path).contains("shut"), "{path}");
+    }
+}
+
+#[test]
 fn an_update_that_removes_everything_is_not_applied() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &rule("closed"));

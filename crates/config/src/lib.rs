@@ -16,6 +16,7 @@ mod candidate;
 mod change;
 mod collection;
 mod collection_filter;
+mod difference;
 mod discovery;
 mod document;
 pub mod envoy;

@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use crate::{
     collection::Collection,
+    difference::differences,
     evolution::Finding,
     lines::Lines,
     name::{Kind, ResourceName},
@@ -88,6 +89,15 @@ impl Resource {
             deprecation: finding.deprecation.clone().map(Box::new),
             ..self.warning(&field.join("."), finding.reason.as_str())
         }
+    }
+
+    /// Describes the first fields of its spec that differ from an earlier one.
+    pub(crate) fn changed_fields(&self, before: &Self) -> Vec<String> {
+        let describe = |(field, values): (String, String)| {
+            let place = self.error(&field, "").origin.unwrap_or_else(|| self.origin.clone());
+            format!("{field} of {} ({place}): {values}", self.name)
+        };
+        differences(&before.spec, &self.spec).into_iter().map(describe).collect()
     }
 
     fn locate(&self, field: &str, fault: ValidationError) -> ValidationError {

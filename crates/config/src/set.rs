@@ -227,6 +227,15 @@ impl ConfigSet {
         different.chain(removed.map(|name| format!("removed {name}")))
     }
 
+    /// Iterates over the fields that differ from an earlier set, the first of each resource: `FIELD of NAME (PLACE): BEFORE -> AFTER`.
+    pub fn changed_fields<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = String> + 'a {
+        let changed = self.iter().filter_map(|entry| {
+            let before = earlier.get(entry.name()).filter(|before| !entry.has_spec_of(before))?;
+            Some(entry.resource.changed_fields(&before.resource))
+        });
+        changed.flatten()
+    }
+
     /// Returns the number of resources of each collection, including collections that Mixer does not use.
     pub fn counts(&self) -> BTreeMap<Collection, usize> {
         let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));

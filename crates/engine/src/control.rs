@@ -95,6 +95,9 @@ pub struct ConfigChange {
     pub source: String,
     /// The first added, changed and removed resources with their places, and the number of the others.
     pub resources: Vec<String>,
+    /// The first fields that changed, with their places and both values. Only those who may read values may see them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
 }
 
 /// A collection that the first configuration waits for.
@@ -244,6 +247,10 @@ impl Apply for Controller {
             Some(_) => limit_texts(set.changes_since(&self.set), MAX_CHANGED),
             None => Vec::new(),
         };
+        let fields: Vec<_> = match changes[..] {
+            [] => Vec::new(),
+            [..] => set.changed_fields(&self.set).take(MAX_CHANGED).collect(),
+        };
         let changed = (!changes.is_empty()).then(|| join_texts(&changes));
         let resource_count: usize = resources.values().sum();
         tracing::info!(%source, resources = resource_count, changed, "configuration applied");
@@ -256,7 +263,8 @@ impl Apply for Controller {
             status.applied_at = Some(at);
             if !changes.is_empty() {
                 status.changes.truncate(MAX_CHANGES - 1);
-                status.changes.insert(0, ConfigChange { at, source: source.to_string(), resources: changes });
+                let source = source.to_string();
+                status.changes.insert(0, ConfigChange { at, source, resources: changes, fields });
             }
             status.resources =
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();

@@ -63,7 +63,7 @@ impl Status {
             state: level(&problems),
             problems,
             past_problems,
-            changes: admin.config.as_ref().map_or_else(Vec::new, |config| config.lock().changes.clone()),
+            changes: admin.config_status().map_or_else(Vec::new, |status| status.changes),
             version: env!("CARGO_PKG_VERSION"),
             started: *started,
             pending: readiness.pending(),

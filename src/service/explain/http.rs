@@ -206,14 +206,15 @@ async fn explain(
     })
 }
 
-/// The answer and its trace, as data and as text.
+/// The answer and its trace, as data with all steps, and as a text with those that decided.
 fn explanation(answer: Result<Rendered, Status>, trace: &Trace) -> Value {
     match answer {
         Ok(Rendered { text, json }) => {
-            json!({ "response": json, "trace": trace, "text": format!("{text}{trace}") })
+            json!({ "response": json, "trace": trace, "text": format!("{text}{}", trace.brief()) })
         }
         Err(status) => {
-            let text = format!("{}: {}\n{trace}", status_name(status.code() as i32), status.message());
+            let (name, steps) = (status_name(status.code() as i32), trace.brief());
+            let text = format!("{name}: {}\n{steps}", status.message());
             json!({ "error": status_json(&written(&status)), "trace": trace, "text": text })
         }
     }

@@ -57,6 +57,8 @@ function showCharts({ requests, denials, failures, calls, p50_micros: p50, p99_m
 /** The numbers of decisions that the page holds and shows. */
 const MAX_DECISIONS = 500;
 const MAX_SHOWN = 100;
+/** The most users, paths and the like that are named. */
+const MAX_HIT = 5;
 
 /** The decisions by id, the last ones first, and those that the form selects. */
 const recent = { last: 0, missed: 0, skipped: 0, all: [], selected: [], isPaused: false, unseen: 0, verdicts: new Set() };
@@ -148,13 +150,13 @@ function updateDecision(item, { lines }) {
 function mostFrequent(values) {
   const counts = new Map();
   values.filter((value) => value).forEach((value) => counts.set(value, (counts.get(value) ?? 0) + 1));
-  const sorted = [...counts].sort(([, a], [, b]) => b - a).slice(0, 3);
-  return sorted.map(([value, number]) => `${value} (${number})`).join(", ");
+  const sorted = [...counts].sort(([, a], [, b]) => b - a);
+  const more = sorted.length > MAX_HIT ? [`and ${count(sorted.length - MAX_HIT)} more`] : [];
+  return [...sorted.slice(0, MAX_HIT).map(([value, number]) => `${value} (${number})`), ...more].join(", ");
 }
 
-/** Shows which rules, handlers, users, paths and peers denials and failures hit. */
-function showHit() {
-  const lines = recent.selected.flatMap((decision) => decision.lines).filter((line) => BAD.has(line.verdict));
+/** Describes which rules, handlers, users, paths and peers lines of one verdict hit. */
+function hitBy(verdict, lines) {
   const groups = {
     rules: lines.flatMap((line) => line.failed?.map((part) => part.rule) ?? line.rules ?? [line.quota]),
     handlers: lines.flatMap((line) => line.failed?.map((part) => part.handler) ?? []),
@@ -164,7 +166,15 @@ function showHit() {
   };
   const hit = Object.entries(groups).map(([name, values]) => [name, mostFrequent(values)]).filter(([, values]) => values);
   const text = hit.map(([name, values]) => `${name} ${values}`).join(" · ");
-  setText(find("hit"), text ? `${count(lines.length)} denied or failed: ${text}` : "");
+  return text && `${count(lines.length)} ${verdict}: ${text}`;
+}
+
+/** Shows what denials and failures hit, each by itself. */
+function showHit() {
+  const lines = recent.selected.flatMap((decision) => decision.lines);
+  const texts = [...BAD].map((verdict) => ({ verdict, text: hitBy(verdict, lines.filter((line) => line.verdict === verdict)) }));
+  const shown = texts.filter(({ text }) => text);
+  patch(find("hit"), shown, ({ verdict }) => verdict, () => make("p", ""), (item, { text }) => setText(item, text));
 }
 
 function showDecisions() {
@@ -376,11 +386,12 @@ async function showInventory(status) {
   else if (id === "sessions") showSessions(await get("sessions"));
 }
 
-const changeItem = () => make("li", [make("b"), make("span")]);
+const changeItem = () => make("li", [make("b"), make("span"), make("div")]);
 
-function updateChange(item, { at, resources }) {
+function updateChange(item, { at, resources, fields = [] }) {
   setText(item.children[0], `${clock(at)}, ${since(at)} ago: `);
   setText(item.children[1], resources.join("; "));
+  setText(item.children[2], fields.join("; "));
 }
 
 /** The last status. */
