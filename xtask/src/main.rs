@@ -4,6 +4,7 @@ mod descriptors;
 mod envoy_v2;
 mod fuzz;
 mod generate;
+mod perf;
 mod process;
 mod tool;
 
@@ -20,6 +21,7 @@ usage: cargo xtask TASK [ARGUMENTS]
   page      make docs/page.png, the picture of the admin page, by the test that runs it in Chromium under load
   features  check every crate without features, with each of them and with all (cargo hack); ARGUMENTS go to cargo hack
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
+  perf      build the benchmarks and print the figures of docs/performance.md: instructions (by valgrind), ratios, memory; ARGUMENTS select of these
   package   make the packages of all crates, without building them: a registry does not have their dependencies yet
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
 
@@ -58,6 +60,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
             fuzz::fuzz(targets, seconds.parse().context("--seconds")?)
         }
         ["fuzz", targets @ ..] => fuzz::fuzz(targets, fuzz::SECONDS),
+        ["perf", parts @ ..] => perf::perf(parts),
         ["package"] => process::run(process::cargo().args(PACKAGE)),
         ["deny"] => CARGO_DENY.run(DENY, &["bans", "licenses", "sources"]),
         ["deny", checks @ ..] => CARGO_DENY.run(DENY, checks),
