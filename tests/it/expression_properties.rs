@@ -8,7 +8,7 @@ use proptest::prelude::*;
 mod fuzzing;
 
 /// Tokens of which expressions are generated.
-const TOKENS: [&str; 80] = [
+const TOKENS: [&str; 85] = [
     "as",
     "bs",
     "ai",
@@ -89,6 +89,11 @@ const TOKENS: [&str; 80] = [
     "1u",
     "b\"x\"",
     ".exists(",
+    "json(",
+    "query(",
+    "queryAll(",
+    "segment(",
+    "toInt(",
 ];
 
 const LANGUAGES: [Language; 3] = [Language::Cexl, Language::Cel, Language::Compat];
@@ -136,11 +141,15 @@ fn well_formed(value_type: ValueType, depth: u32) -> BoxedStrategy<String> {
             (part(StringMap), part(String)).prop_map(|(m, k)| format!("({m}[{k}])")),
             (part(String), part(String)).prop_map(|(a, b)| format!("({a} + {b})")),
             part(String).prop_map(|a| format!("toLower({a})")),
+            (part(String), part(String)).prop_map(|(a, b)| format!("(json({a}, {b}) | {b})")),
+            (part(String), part(String)).prop_map(|(a, b)| format!("(query({a}, {b}) | queryAll({b}, {a}))")),
+            (part(String), part(Int64)).prop_map(|(a, i)| format!("segment({a}, {i})")),
         ]
         .boxed(),
         Int64 => prop_oneof![
             (part(Int64), part(Int64)).prop_map(|(a, b)| format!("({a} + {b})")),
             part(String).prop_map(|a| format!("size({a})")),
+            part(String).prop_map(|a| format!("(toInt({a}) | 1)")),
         ]
         .boxed(),
         Double => (part(Double), part(Double)).prop_map(|(a, b)| format!("({a} + {b})")).boxed(),

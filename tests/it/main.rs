@@ -8,6 +8,7 @@ mod dispatch;
 mod expression_cases;
 #[cfg(feature = "cel")]
 mod expression_cel;
+mod expression_fields;
 mod expression_properties;
 mod expressions;
 mod fake_mixer;

@@ -146,10 +146,13 @@ fn a_comparison_that_never_holds_is_warned_about() {
 #[test]
 fn a_value_that_a_client_can_write_otherwise_is_warned_about_where_it_must_be_equal() {
     let parameter = ("close spec.match: a request with `%61` for `a`", "deny all others");
+    let values = ("close spec.match: a request with the parameter twice", "deny all others");
     let header = ("close spec.match: a request with the header twice", "deny all others");
     for (condition, expected) in [
         (r#"request.query_params["user"] == "guest""#, parameter),
         (r#"((request.query_params["user"] | "") != "guest") == false"#, parameter),
+        (r#"(queryAll(request.path, "user") | "") == "guest""#, values),
+        (r#"query(request.path, "user") == "guest""#, NONE),
         (r#"(request.headers["x-user"] | "") == "guest""#, header),
         (r#"request.query_params["user"] != "guest""#, NONE),
         (r#"(request.headers["x-user"] | "") != "admin""#, NONE),
@@ -208,6 +211,7 @@ fn a_rule_that_reads_a_body_without_regard_to_its_end_is_warned_about() {
     let body = ("close : reads request.body", "or read request.body_truncated, too");
     expect(&deny(r#"(request.body | "") == "x""#), body);
     expect(&deny(r#"(request.body | "") == "x" || (request.body_truncated | false)"#), NONE);
+    expect(&deny(r#"json(request.body, "a") == "x""#), NONE);
 }
 
 #[test]

@@ -319,6 +319,9 @@ mod tests {
         assert_eq!(reported.request_headers.iter().collect::<Vec<_>>(), ["x-a"]);
         assert_eq!(reported.response_headers.iter().collect::<Vec<_>>(), ["x-b"]);
         let check = instance("entry", "listentry", "{value: request.auth.principal}");
+        let field = r#"'json(request.body, "model") == "x"'"#;
+        let checked = requirements(&[check.clone(), rule(field, "entry")].concat());
+        assert!(checked.body && !checked.body_part, "{checked:?}");
         let checked = requirements(&[check, rule("request.body == \"x\"", "entry")].concat());
         assert!(checked.body && checked.token && !checked.body_part, "{checked:?}");
     }

@@ -7,7 +7,7 @@ use super::{
     support::{
         Server, binary,
         envoy::{Envoy, is_there},
-        http::{HttpResponse, echo, request},
+        http::{HttpResponse, echo, head, raw},
     },
 };
 
@@ -25,6 +25,7 @@ struct Expected {
     method: &'static str,
     path: &'static str,
     headers: &'static [&'static str],
+    body: &'static str,
     status: u16,
     contains: &'static str,
 }
@@ -36,7 +37,11 @@ const fn expected(
     status: u16,
     contains: &'static str,
 ) -> Expected {
-    Expected { method, path, headers, status, contains }
+    Expected { method, path, headers, body: "", status, contains }
+}
+
+const fn posted(body: &'static str, status: u16, contains: &'static str) -> Expected {
+    Expected { method: "POST", path: "/", headers: &[], body, status, contains }
 }
 
 const fn example(
@@ -48,7 +53,7 @@ const fn example(
     Example { name, flags, requests, logged_by }
 }
 
-const EXAMPLES: [Example; 15] = [
+const EXAMPLES: [Example; 17] = [
     // A client without a certificate has no namespace.
     example("allow-namespaces", &[], &[expected("GET", "/", &[], 403, "is not whitelisted")], None),
     // No service listens there.
@@ -107,11 +112,48 @@ const EXAMPLES: [Example; 15] = [
         None,
     ),
     example(
+        "deny-tools",
+        &[],
+        &[
+            posted(r#"{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "search"}}"#, 200, ""),
+            posted(
+                r#"{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "drop\u005ftable"}}"#,
+                403,
+                "drop_table is blacklisted",
+            ),
+            posted(r#"{"jsonrpc": "2.0", "id": 1, "result": {}}"#, 200, ""),
+            posted(r#"[{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "search"}}]"#, 503, ""),
+            posted(
+                r#"{"jsonrpc": "2.0", "Method": "tools/call", "params": {"name": "drop_table"}}"#,
+                503,
+                "",
+            ),
+            posted("method=tools/call", 503, ""),
+            posted("", 503, ""),
+            expected("GET", "/", &[], 200, ""),
+        ],
+        None,
+    ),
+    example(
         "header-operations",
         &[],
         &[
             expected("GET", "/", &["x-caller: admin"], 200, "\nx-caller: anonymous\n"),
             expected("GET", "/", &[], 200, "(x-served-by: shop.example.com)"),
+        ],
+        None,
+    ),
+    example(
+        "limit-models",
+        &["--descriptor", "model=x-llm-model"],
+        &[
+            posted(r#"{"model": "small", "max_tokens": 4096}"#, 200, "\nx-llm-model: small\n"),
+            posted(r#"{"model": "large"}"#, 200, "(x-ratelimit-limit: 10, 10;w=60)"),
+            posted(r#"{"model": "small", "max_tokens": 4097}"#, 403, "at most 4096 tokens"),
+            posted(r#"{"model": "small", "max_tokens": "many"}"#, 503, ""),
+            posted(r#"{"model": "huge"}"#, 403, "huge is not whitelisted"),
+            posted(r#"{"model": "small", "model": "huge"}"#, 503, ""),
+            posted(r#"{"max_tokens": 1}"#, 503, ""),
         ],
         None,
     ),
@@ -189,11 +231,13 @@ fn every_example_does_behind_envoy_what_its_comments_say() {
         let flags = [&config, &["--upstream", &upstream], flags].concat();
         let envoy = Envoy::start(&bootstrap(&server.grpc, &flags));
         let front = envoy.listener("front");
-        for Expected { method, path, headers, status, contains } in requests {
-            let response = request(&front, method, path, headers);
+        for Expected { method, path, headers, body, status, contains } in requests {
+            let length = format!("content-length: {}", body.len());
+            let headers = [headers, &[length.as_str()][..]].concat();
+            let response = raw(&front, &format!("{}{body}", head(method, path, &headers)));
             assert!(
                 response.status == *status && text(&response).contains(contains),
-                "{name}: {method} {path} {headers:?}: {response:?} is not {status} with {contains:?}"
+                "{name}: {method} {path} {headers:?} {body}: {response:?} is not {status} with {contains:?}"
             );
         }
         if let Some(handler) = logged_by {

@@ -31,14 +31,19 @@ impl HttpResponse {
     }
 }
 
-/// Sends a request with further headers, one a line.
+/// Sends a request with further headers.
 pub(crate) fn request(address: &str, method: &str, path: &str, headers: &[&str]) -> HttpResponse {
+    raw(address, &head(method, path, headers))
+}
+
+/// The head of a request with further headers.
+pub(crate) fn head(method: &str, path: &str, headers: &[&str]) -> String {
     let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|header| header.starts_with("host:")) {
         text.push_str("host: shop.example.com\r\n");
     }
     headers.iter().for_each(|header| text.push_str(&format!("{header}\r\n")));
-    raw(address, &format!("{text}\r\n"))
+    text + "\r\n"
 }
 
 /// Sends a request as it is.

@@ -1,6 +1,7 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{AttributeValue, Reads, Vocabulary};
+use crate::expression::JsonMemo;
 
 /// The declared attributes of one request, by slot. A bag of a vocabulary that extends another one holds only the attributes
 /// added there; see [`Bag::with`].
@@ -12,6 +13,8 @@ pub struct Bag {
     /// The attributes that the bag holds; `None` for all.
     used: Option<Arc<UsedSlots>>,
     values: Vec<Option<AttributeValue>>,
+    /// What expressions have parsed of the request.
+    json: OnceLock<Arc<JsonMemo>>,
 }
 
 /// The attributes of a vocabulary that a configuration reads or sets.
@@ -53,13 +56,13 @@ impl Bag {
     /// Creates an empty bag.
     pub fn new(vocabulary: Arc<Vocabulary>) -> Self {
         let (first, values) = (vocabulary.first_slot(), vec![None; vocabulary.own_len()]);
-        Self { vocabulary, first, used: None, values }
+        Self { vocabulary, first, used: None, values, json: OnceLock::new() }
     }
 
     /// Creates an empty bag that holds only these attributes, and ignores others as if they were not declared.
     pub fn of_used(vocabulary: Arc<Vocabulary>, used: Arc<UsedSlots>) -> Self {
         let values = vec![None; used.len];
-        Self { vocabulary, first: 0, used: Some(used), values }
+        Self { vocabulary, first: 0, used: Some(used), values, json: OnceLock::new() }
     }
 
     /// Returns the index of a slot in `values`, which an attribute that the bag does not hold exceeds.
@@ -148,6 +151,11 @@ impl<'a> Attributes<'a> {
         };
         reads.record(slot, value);
         value
+    }
+
+    /// The parsed JSON of the request.
+    pub(crate) fn json(self) -> &'a Arc<JsonMemo> {
+        self.bag.json.get_or_init(Arc::default)
     }
 }
 

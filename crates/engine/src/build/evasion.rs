@@ -69,7 +69,9 @@ pub(super) fn of_list(
     }
     let help = match read {
         ClientText::Path => "write `request.url_path | request.path | \"/\"`",
-        ClientText::QueryParameter | ClientText::Header => "list what is allowed, without `blacklist: true`",
+        ClientText::QueryParameter | ClientText::QueryValues | ClientText::Header => {
+            "list what is allowed, without `blacklist: true`"
+        }
     };
     Some(resource.warning("params.value", read.reason()).with_help(help))
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{
-    code::{StrFormat, ZonedTimestamp, parse_address},
+    code::{StrFormat, ZonedTimestamp, parse_address, parse_int},
     error::EvalError,
     formats::pattern,
     span::Span,
@@ -39,6 +39,7 @@ pub(super) fn check(function: &str, text: &str, span: Span) -> Result<(), EvalEr
         "duration" if parse_duration(text).is_none() => {
             (ValueType::Duration, format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`"))
         }
+        "toInt" => return parse_int(text, span).map(drop),
         "dnsName" => return StrFormat::DnsName.validate(Cow::Borrowed(text), span).map(drop),
         "email" => return StrFormat::Email.validate(Cow::Borrowed(text), span).map(drop),
         "uri" => return StrFormat::Uri.validate(Cow::Borrowed(text), span).map(drop),

@@ -60,7 +60,15 @@ fn add_avoidable(ast: &Ast, expected: bool, found: &mut Vec<DoubtfulCall>) {
             {
                 let read = ClientText::of(operand).filter(|read| *read != ClientText::Path);
                 let Some(read) = read else { return };
-                let help = "compare with `!=` the values that are allowed, and deny all others";
+                let help = match read {
+                    ClientText::QueryParameter | ClientText::QueryValues => {
+                        "compare `query(request.path, \"..\")`, which fails for different values, or compare with `!=` the values that \
+                         are allowed, and deny all others"
+                    }
+                    ClientText::Path | ClientText::Header => {
+                        "compare with `!=` the values that are allowed, and deny all others"
+                    }
+                };
                 found.push(DoubtfulCall::new(ast.span, read.reason(), help));
             }
             _ => {}
@@ -74,8 +82,10 @@ fn add_avoidable(ast: &Ast, expected: bool, found: &mut Vec<DoubtfulCall>) {
 pub(crate) enum ClientText {
     /// The path with the query.
     Path,
-    /// A parameter of the query.
+    /// The first value of a parameter of the query.
     QueryParameter,
+    /// All values of a parameter.
+    QueryValues,
     /// A header.
     Header,
 }
@@ -90,6 +100,7 @@ impl ClientText {
         match &operand.node {
             Node::Attribute(name) => (name == "request.path").then_some(Self::Path),
             Node::Chain(Chain::FirstOf, operands) => Self::of(operands.first()?),
+            Node::Call(call) if call.name == "queryAll" => Some(Self::QueryValues),
             Node::Call(call) => match (entry(call)?, constant(call.arguments.get(1)?)?) {
                 ("request.query_params", _) => Some(Self::QueryParameter),
                 ("request.headers", name) if !name.starts_with(':') => Some(Self::Header),
@@ -106,6 +117,7 @@ impl ClientText {
             Self::QueryParameter => {
                 "a request with `%61` for `a`, or with the parameter twice, has another value"
             }
+            Self::QueryValues => "a request with the parameter twice has another value: both, one per line",
             Self::Header => "a request with the header twice has another value: both, separated by a comma",
         }
     }

@@ -1,6 +1,9 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use super::span::{Span, render};
+use super::{
+    fields::FieldError,
+    span::{Span, render},
+};
 use mixer_adapter_core::value::ValueType;
 
 /// A compile error and further errors of the expression. [`Display`](fmt::Display) formats one line; [`render`](CompileError::render)
@@ -157,6 +160,13 @@ pub enum EvalErrorKind {
         /// Its type.
         actual: ValueType,
     },
+    /// A field of the request, such as `json(request.body, "model")`, is absent or cannot be read.
+    NoValue {
+        /// The function.
+        function: &'static str,
+        /// Why there is no value.
+        why: Box<str>,
+    },
     /// Concatenations make more text than one evaluation may.
     TooLong {
         /// The limit in bytes.
@@ -180,6 +190,7 @@ impl fmt::Display for EvalErrorKind {
             Self::Pattern { message } => write!(f, "not a valid regular expression: {message}"),
             Self::NotBool { actual } => write!(f, "a condition must be BOOL, but the expression is {actual}"),
             Self::TooLong { max } => write!(f, "concatenations make more than {} MiB", max >> 20),
+            Self::NoValue { function, why } => write!(f, "`{function}` has no value: {why}"),
             Self::Cel { message } => f.write_str(message),
         }
     }
@@ -193,7 +204,7 @@ impl EvalErrorKind {
             Self::WrongType { .. } | Self::NotBool { .. } => "runtime_type_mismatch",
             Self::Conversion { .. } => "value_conversion_error",
             Self::Pattern { .. } => "regex_error",
-            Self::Cel { .. } | Self::TooLong { .. } => "other_eval",
+            Self::Cel { .. } | Self::TooLong { .. } | Self::NoValue { .. } => "other_eval",
         }
     }
 }
@@ -216,6 +227,10 @@ impl EvalError {
 
     pub(crate) fn conversion(to: ValueType, span: Span, message: impl Into<Box<str>>) -> Self {
         Self::new(EvalErrorKind::Conversion { to, message: message.into() }, span)
+    }
+
+    pub(crate) fn no_value(function: &'static str, why: &FieldError, span: Span) -> Self {
+        Self::new(EvalErrorKind::NoValue { function, why: why.to_string().into() }, span)
     }
 
     pub(crate) fn pattern(error: &impl ToString, span: Span) -> Self {

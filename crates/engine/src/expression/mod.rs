@@ -31,6 +31,7 @@ mod contradiction;
 mod doubtful;
 mod error;
 mod evaluated;
+mod fields;
 mod formats;
 mod nullability;
 mod parts;
@@ -42,6 +43,7 @@ pub(crate) use contradiction::Requirements;
 pub(crate) use doubtful::{ClientText, avoidable};
 pub use error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind};
 pub use evaluated::Evaluated;
+pub(crate) use fields::JsonMemo;
 pub(crate) use nullability::Required;
 pub use nullability::UnusedFallback;
 pub use reference::{FunctionReference, functions};
@@ -113,7 +115,10 @@ impl Expression {
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
         let program = compile::compile(&ast, vocabulary).map_err(|errors| first(errors, text))?;
-        let slots = ast.attributes().filter_map(|name| Some(vocabulary.find(name)?.slot));
+        let body =
+            ast.calls().any(|(call, _)| call.reads_body()).then_some([fields::BODY, fields::TRUNCATED]);
+        let names = ast.attributes().chain(body.into_iter().flatten());
+        let slots = names.filter_map(|name| Some(vocabulary.find(name)?.slot));
         Ok(Self {
             program: Program::Cexl(program),
             nullability: Nullability::of(&ast, text),

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::{
+    fields,
     span::Span,
     syntax::{Ast, Chain, Node},
 };
@@ -45,8 +46,8 @@ impl Required {
     }
 }
 
-/// A `|` whose right operand is never used: only attributes and map entries can be missing, and the left operand is
-/// neither, so it has a value or fails.
+/// A `|` whose right operand is never used: only attributes, map entries and fields of a request can be missing, and the left
+/// operand is none of them, so it has a value or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnusedFallback {
@@ -58,8 +59,8 @@ impl fmt::Display for UnusedFallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the right operand of `|` is never used: {} has a value or fails, because only attributes and map entries can be \
-             missing; put the `|` directly after the attribute, as in f(a | \"x\")",
+            "the right operand of `|` is never used: {} has a value or fails, because only attributes, map entries and \
+             fields can be missing; put the `|` directly after the attribute, as in f(a | \"x\")",
             self.left
         )
     }
@@ -106,10 +107,11 @@ fn walk<'a>(
             operands.iter().for_each(|operand| walk(operand, operand.span, false, required, unused));
         }
         Node::Call(call) => {
-            let is_entry = call.name == INDEX;
+            let can_be_missing = can_be_missing(ast);
             for part in ast.node.children() {
-                let operand = if is_entry { ast.span } else { part.span };
-                walk(part, operand, has_fallback && is_entry, required, unused);
+                let operand =
+                    if can_be_missing && call.name != fields::TO_INT { ast.span } else { part.span };
+                walk(part, operand, has_fallback && can_be_missing, required, unused);
             }
         }
     }
@@ -121,7 +123,8 @@ pub(super) const INDEX: &str = "[]";
 fn can_be_missing(ast: &Ast) -> bool {
     match &ast.node {
         Node::Attribute(_) | Node::Chain(Chain::FirstOf, _) => true,
-        Node::Call(call) => call.name == INDEX,
+        Node::Call(call) if call.name == fields::TO_INT => call.arguments.last().is_some_and(can_be_missing),
+        Node::Call(call) => call.name == INDEX || fields::FUNCTIONS.contains(&call.name.as_str()),
         Node::Literal(_) | Node::Chain(..) => false,
     }
 }

@@ -13,7 +13,8 @@ pub struct FunctionReference {
     pub signature: String,
     /// The returned value, in a sentence.
     pub meaning: &'static str,
-    /// An expression with it, for a request with the path `/admin/x` and the header `user-agent: curl/8.5`.
+    /// An expression with it, for a request with the path `/admin/x?page=a%20b`, the header `user-agent: curl/8.5` and the body
+    /// `{"params": {"name": "search"}, "limit": 5}`.
     pub example: &'static str,
     /// The value of the example.
     pub value: &'static str,
@@ -71,6 +72,7 @@ mod tests {
     fn every_example_has_the_stated_value() {
         let mut vocabulary = Vocabulary::new();
         vocabulary.declare_standard();
+        vocabulary.declare("request.body", ValueType::String).unwrap();
         let text = "request.url_path=/admin/x,request.method=GET,request.size=5,request.host=example.com,source.ip=10.0.0.1,\
                     request.time=2019-05-06T07:08:09Z,request.headers=user-agent=curl/8.5";
         let attributes = parse_text(text, &vocabulary).unwrap();
@@ -78,6 +80,8 @@ mod tests {
         for (name, value) in attributes {
             bag.insert(&name, value);
         }
+        bag.insert("request.path", "/admin/x?page=a%20b");
+        bag.insert("request.body", r#"{"params": {"name": "search"}, "limit": 5}"#);
         assert_eq!(functions().count(), SIGNATURES.len(), "every function is documented");
         for FunctionReference { name, example, value, .. } in functions() {
             let expression = Expression::compile(example, bag.vocabulary()).unwrap();

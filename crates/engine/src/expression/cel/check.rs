@@ -8,13 +8,14 @@ use cel::common::ast::{
 };
 use regex::Regex;
 
-use super::{macros, overloads, reserved, spans::Spans, types::Type};
+use super::{macros, overloads, reserved, resolver::JSON_MEMO, spans::Spans, types::Type};
 use crate::{
     attribute::{Declaration, Vocabulary},
     expression::{
         code::Attribute,
         constants,
         error::{CompileError, CompileErrorKind, EvalError},
+        fields,
         formats::pattern,
         syntax::MAX_NESTING,
     },
@@ -237,6 +238,7 @@ impl<'c> Checker<'c> {
                 call.args.splice(..0, call.target.take().map(|target| *target));
                 "@matches".clone_into(&mut call.func_name);
             }
+            (fields::JSON | "@has_json", _) => self.add_body(&mut call, id),
             // Parsed as elsewhere in Mixer, not by the `cel` crate.
             ("timestamp", [Type::String]) => "@timestamp".clone_into(&mut call.func_name),
             ("duration", [Type::String]) => "@duration".clone_into(&mut call.func_name),
@@ -259,6 +261,27 @@ impl<'c> Checker<'c> {
                 self.patterns.push(regex);
             }
         }
+    }
+
+    /// Adds to the operands of `json` the memo, and if the text is the body of the request, whether that is there, whether
+    /// [`fields::TRUNCATED`] is there, and its value.
+    fn add_body(&mut self, call: &mut CallExpr, id: u64) {
+        let of_body = |used: &Attribute| used.name() == fields::BODY;
+        let body = self
+            .used
+            .iter()
+            .position(of_body)
+            .filter(|body| call.args.iter().any(|operand| mentions(operand, &format!("#{body}"))));
+        let truncated = self.vocabulary.find(fields::TRUNCATED);
+        let state = match (body, truncated) {
+            (Some(body), Some(truncated)) => {
+                let truncated = self.used(truncated, id);
+                [format!("?{body}"), format!("?{truncated}"), format!("#{truncated}")].map(Expr::Ident)
+            }
+            _ => [false; 3].map(|no| Expr::Literal(LiteralValue::Boolean(no.into()))),
+        };
+        let added = std::iter::once(Expr::Ident(JSON_MEMO.to_owned())).chain(state);
+        call.args.extend(added.map(|expr| IdedExpr { id, expr }));
     }
 
     fn map(&mut self, mut map: MapExpr, id: u64) -> Checked {
@@ -306,6 +329,17 @@ impl<'c> Checker<'c> {
         let result = self.check(&mut comprehension.result)?;
         self.scope.truncate(outer);
         Ok((Expr::Comprehension(Box::new(comprehension)), result))
+    }
+}
+
+/// Returns whether a checked part has a name.
+fn mentions(part: &IdedExpr, name: &str) -> bool {
+    match &part.expr {
+        Expr::Ident(found) => found == name,
+        Expr::Call(call) => {
+            call.target.as_deref().into_iter().chain(&call.args).any(|operand| mentions(operand, name))
+        }
+        _ => false,
     }
 }
 

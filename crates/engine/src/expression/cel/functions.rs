@@ -20,12 +20,13 @@ use cel::{
 
 use super::{
     resolver::date_time,
-    values::{FormattedStr, IpValue, MapValue, PatternValue, WorkCounter},
+    values::{FormattedStr, IpValue, JsonValue, MapValue, PatternValue, WorkCounter},
 };
 use crate::{
     attribute::StringMap,
     expression::{
-        code::{StrFormat, ZonedTimestamp, glob, parse_address, to_lower},
+        code::{StrFormat, ZonedTimestamp, glob, parse_address, parse_int, to_lower},
+        fields::{FieldError, TO_INT, check_body, query, query_all, segment},
         formats::pattern,
         span::Span,
     },
@@ -38,7 +39,8 @@ pub(crate) static ENV: LazyLock<Result<Arc<Env>, DeclarationError>> =
 
 fn environment() -> Result<Env, DeclarationError> {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
-    let functions: [(&str, Vec<_>, Function); 13] = [
+    let json_operands = || vec![STRING_TYPE, STRING_TYPE, DYN_TYPE, DYN_TYPE, DYN_TYPE, DYN_TYPE];
+    let functions: [(&str, Vec<_>, Function); 22] = [
         ("match", vec![STRING_TYPE, STRING_TYPE], matches_glob),
         ("reverse", vec![STRING_TYPE], reverse),
         ("toLower", vec![STRING_TYPE], lower),
@@ -52,6 +54,15 @@ fn environment() -> Result<Env, DeclarationError> {
         ("@range", vec![DYN_TYPE, DYN_TYPE, INT_TYPE], range),
         ("@timestamp", vec![STRING_TYPE], timestamp),
         ("@duration", vec![STRING_TYPE], duration),
+        (TO_INT, vec![STRING_TYPE], to_int),
+        ("json", json_operands(), json),
+        ("@has_json", json_operands(), has_json),
+        ("query", vec![STRING_TYPE, STRING_TYPE], parameter),
+        ("@has_query", vec![STRING_TYPE, STRING_TYPE], has_parameter),
+        ("queryAll", vec![STRING_TYPE, STRING_TYPE], parameters),
+        ("@has_queryAll", vec![STRING_TYPE, STRING_TYPE], has_parameters),
+        ("segment", vec![STRING_TYPE, INT_TYPE], path_segment),
+        ("@has_segment", vec![STRING_TYPE, INT_TYPE], has_path_segment),
     ];
     for (name, operands, function) in functions {
         env.add_overload(name, name, operands, function)?;
@@ -192,4 +203,83 @@ fn matches<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
             pattern.map_err(|error| ExecutionError::function_error("matches", error))?.is_match(searched)
         }
     }))
+}
+
+fn to_int<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    let number = parse_int(text(&operands, 0)?, Span::default());
+    let number = number.map_err(|error| ExecutionError::function_error(TO_INT, error.detail()))?;
+    own(CelInt::from(number))
+}
+
+/// A field of the request; the outer error is of operands.
+type Field = Result<Result<Option<String>, FieldError>, ExecutionError>;
+
+/// Returns the value of a field that `function` returns; an error if it is absent.
+fn value<'b, 'v>(function: &str, field: Field) -> CallResult<'b, 'v> {
+    let value = field?.and_then(|value| value.ok_or(FieldError::Absent));
+    own(CelString::from(value.map_err(|error| ExecutionError::function_error(function, error))?))
+}
+
+/// Returns whether a field is present, for `pick`.
+fn presence<'b, 'v>(function: &str, field: Field) -> CallResult<'b, 'v> {
+    let value = field?.map_err(|error| ExecutionError::function_error(function, error))?;
+    own(CelBool::from(value.is_some()))
+}
+
+/// `json(text, path)`, with the operands that the checker adds.
+fn json_field(operands: &[CowVal<'_, '_>]) -> Field {
+    let (text, path) = (text(operands, 0)?, text(operands, 1)?);
+    let memo = operands.get(2).and_then(|operand| operand.downcast_ref::<JsonValue>());
+    let memo = memo.ok_or(ExecutionError::MissingArgumentOrTarget)?;
+    let [has_text, is_known, truncated] = [3, 4, 5].map(|index| {
+        let operand = operands.get(index).and_then(|operand| operand.downcast_ref::<CelBool>());
+        operand.is_some_and(|operand| *operand.inner())
+    });
+    Ok(check_body(has_text, is_known.then_some(truncated)).and_then(|()| memo.0.field(text, path)))
+}
+
+fn json<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    value("json", json_field(&operands))
+}
+
+fn has_json<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    presence("json", json_field(&operands))
+}
+
+fn query_field(operands: &[CowVal<'_, '_>]) -> Field {
+    Ok(query(text(operands, 0)?, text(operands, 1)?))
+}
+
+fn parameter<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    value("query", query_field(&operands))
+}
+
+fn has_parameter<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    presence("query", query_field(&operands))
+}
+
+fn query_values(operands: &[CowVal<'_, '_>]) -> Field {
+    Ok(Ok(query_all(text(operands, 0)?, text(operands, 1)?)))
+}
+
+fn parameters<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    value("queryAll", query_values(&operands))
+}
+
+fn has_parameters<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    presence("queryAll", query_values(&operands))
+}
+
+fn segment_field(operands: &[CowVal<'_, '_>]) -> Field {
+    let number = operands.get(1).and_then(|operand| operand.downcast_ref::<CelInt>());
+    let number = number.ok_or(ExecutionError::MissingArgumentOrTarget)?;
+    Ok(segment(text(operands, 0)?, *number.inner()))
+}
+
+fn path_segment<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    value("segment", segment_field(&operands))
+}
+
+fn has_path_segment<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
+    presence("segment", segment_field(&operands))
 }

@@ -9,6 +9,7 @@ use cel::common::{
 };
 
 use super::{functions::CONCAT, resolver::WORK_COUNTER};
+use crate::expression::fields;
 
 /// Expands a macro call; its arguments are not expanded.
 pub(crate) fn expand(node: &mut IdedExpr) {
@@ -46,8 +47,8 @@ fn flatten(operands: Vec<IdedExpr>) -> Vec<IdedExpr> {
     flat
 }
 
-/// Selects the first operand that is present. Only fields and map entries can be missing
-/// (docs/behaviour/expressions.md#cel-and-compat).
+/// Selects the first operand that is present. Only selected fields, map entries
+/// (docs/behaviour/expressions.md#cel-and-compat) and fields of the request can be missing.
 fn pick(id: u64, choices: Vec<IdedExpr>) -> IdedExpr {
     let mut picked = None;
     for choice in choices.into_iter().rev() {
@@ -69,8 +70,19 @@ fn is_present(choice: &IdedExpr) -> Option<IdedExpr> {
         Expr::Call(index) if index.func_name == "_[_]" && index.args.len() == 2 => {
             Some(call(choice.id, "@in", vec![index.args[1].clone(), index.args[0].clone()]))
         }
+        Expr::Call(field) if is_field(choice) => {
+            Some(call(choice.id, &format!("@has_{}", field.func_name), field.args.clone()))
+        }
+        Expr::Call(conversion) if conversion.func_name == fields::TO_INT => {
+            conversion.args.first().filter(|operand| is_field(operand)).and_then(is_present)
+        }
         _ => None,
     }
+}
+
+/// Returns whether a part is a call of a function that returns a field of the request.
+fn is_field(part: &IdedExpr) -> bool {
+    matches!(&part.expr, Expr::Call(call) if call.target.is_none() && fields::FUNCTIONS.contains(&call.func_name.as_str()))
 }
 
 /// Counts the nodes that a macro evaluates for a range: `nodes` for each element.

@@ -39,6 +39,7 @@ use super::{
     Evaluated, Language,
     code::{Attribute, MAX_CONCATENATED},
     error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind},
+    fields,
     span::Span,
     syntax::{self, Ast},
 };
@@ -241,6 +242,7 @@ impl Program {
             "email" => ValueType::EmailAddress,
             "dnsName" => ValueType::DnsName,
             "uri" => ValueType::Uri,
+            fields::TO_INT => ValueType::Int64,
             "timestamp" => ValueType::Timestamp,
             "duration" => ValueType::Duration,
             "matches" => {
@@ -249,7 +251,11 @@ impl Program {
             CONCAT => {
                 return EvalError::new(EvalErrorKind::TooLong { max: MAX_CONCATENATED }, self.span);
             }
-            _ => {
+            name => {
+                if let Some(function) = fields::FUNCTIONS.into_iter().find(|field| *field == name) {
+                    let kind = EvalErrorKind::NoValue { function, why: message.into() };
+                    return EvalError::new(kind, self.span);
+                }
                 let message = format!("{function}: {message}").into();
                 return EvalError::new(EvalErrorKind::Cel { message }, self.span);
             }

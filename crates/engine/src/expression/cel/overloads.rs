@@ -71,6 +71,11 @@ const OVERLOADS: &[Overloads] = &[
     functions(&["dnsName"], &[&[String]], DnsName),
     functions(&["uri"], &[&[String]], Uri),
     functions(&["ip"], &[&[String]], Ip),
+    functions(&["json", "query", "queryAll"], &[&[String, String]], String),
+    functions(&["@has_json", "@has_query", "@has_queryAll"], &[&[String, String]], Bool),
+    functions(&["segment"], &[&[String, Int]], String),
+    functions(&["toInt"], &[&[String]], Int),
+    functions(&["@has_segment"], &[&[String, Int]], Bool),
 ];
 
 /// Types that can be compared with `<`.

@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 use prost_types::Timestamp;
 use regex::Regex;
 
-use super::values::{FormattedStr, IpValue, MapRecorder, MapValue, PatternValue, SharedReads, WorkCounter};
+use super::values::{
+    FormattedStr, IpValue, JsonValue, MapRecorder, MapValue, PatternValue, SharedReads, WorkCounter,
+};
 use crate::{
     attribute::{AttributeValue, Attributes, StringMap},
     expression::{
@@ -27,8 +29,11 @@ use mixer_adapter_core::value::ValueType;
 /// The name of the counter of work.
 pub(crate) const WORK_COUNTER: &str = "!work";
 
+/// The name of the parsed JSON of the request.
+pub(crate) const JSON_MEMO: &str = "!json";
+
 /// Resolves the names of a checked expression: `#2` is its attribute 2, `?2` whether the request has that attribute,
-/// `~0` its pattern 0, [`WORK_COUNTER`] the counter of its work. No CEL source can spell these names.
+/// `~0` its pattern 0, [`WORK_COUNTER`] the counter of its work, [`JSON_MEMO`] the request's JSON. No CEL source can spell these names.
 pub(crate) struct Resolver<'a> {
     pub(crate) used: &'a [Attribute],
     pub(crate) patterns: &'a [Regex],
@@ -43,6 +48,9 @@ impl VariableResolver for Resolver<'_> {
     fn resolve<'b>(&'b self, name: &str) -> Option<CowVal<'b, 'b>> {
         if name == WORK_COUNTER {
             return Some(CowVal::owned(self.work.clone()));
+        }
+        if name == JSON_MEMO {
+            return Some(CowVal::owned(JsonValue(Arc::clone(self.attributes.json()))));
         }
         let index: usize = name.get(1..)?.parse().ok()?;
         match name.as_bytes()[0] {

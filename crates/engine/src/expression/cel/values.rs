@@ -22,7 +22,10 @@ use regex::Regex;
 
 use crate::{
     attribute::{AttributeValue, Reads, StringMap},
-    expression::code::{MAX_CONCATENATED, StrFormat, addresses_equal},
+    expression::{
+        JsonMemo,
+        code::{MAX_CONCATENATED, StrFormat, addresses_equal},
+    },
 };
 
 /// The reads of an evaluation, shared with the maps whose keys it reads.
@@ -72,6 +75,10 @@ impl MapRecorder {
 /// A regular expression compiled with the expression.
 #[derive(Clone, Debug)]
 pub(crate) struct PatternValue(pub(crate) Regex);
+
+/// The parsed JSON of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonValue(pub(crate) Arc<JsonMemo>);
 
 /// Maximum number of nodes that the macros of an expression evaluate together, which takes some 10 ms.
 const MAX_STEPS: usize = 100_000;
@@ -164,6 +171,7 @@ static IP: Type = Type::new_unspecified_type("istio.policy.v1beta1.IPAddress");
 static FORMATTED: Type = Type::new_unspecified_type("istio.policy.v1beta1.text");
 static MAP: Type = MAP_TYPE;
 static PATTERN: Type = Type::new_unspecified_type("pattern");
+static JSON: Type = Type::new_unspecified_type("json");
 static WORK: Type = Type::new_unspecified_type("work");
 
 macro_rules! val {
@@ -225,3 +233,5 @@ val!(MapValue, MAP {
 val!(PatternValue, PATTERN {});
 
 val!(WorkCounter, WORK {});
+
+val!(JsonValue, JSON {});

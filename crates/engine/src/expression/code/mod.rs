@@ -5,6 +5,7 @@
 
 mod address;
 mod boolean;
+mod field;
 mod map;
 mod number;
 mod string;
@@ -16,7 +17,8 @@ use std::{fmt::Debug, sync::Arc};
 pub(crate) use address::equal as addresses_equal;
 pub(crate) use address::{AddressOp, parse as parse_address};
 pub(crate) use boolean::{BoolOp, Comparison, Pattern, Relation, ordered};
-pub(crate) use number::{DoubleOp, IntOp};
+pub(crate) use field::FieldOp;
+pub(crate) use number::{DoubleOp, IntOp, parse as parse_int};
 #[cfg(feature = "cel")]
 pub(crate) use string::MAX_CONCATENATED;
 pub(crate) use string::{Key, StrFormat, StrOp};
@@ -63,7 +65,7 @@ pub(crate) trait Kind: Sized + 'static {
 
     /// Runs an operation as the left operand of `|`; `None` continues with the right operand.
     ///
-    /// A map entry may be missing. Mixer also continues after evaluating an operator (`==`, `<`, `&&`, `||`, `+`, but not
+    /// A map entry and a field of a request may be missing. Mixer also continues after evaluating an operator (`==`, `<`, `&&`, `||`, `+`, but not
     /// `|` and `[]`) or `size`, a defect that is observable; they are evaluated because they may fail.
     fn try_run<'a>(
         operation: &'a Self::Operation,

@@ -1,5 +1,12 @@
 use super::{Double, Env, Expr, Int, Kind, Str};
-use crate::{attribute::AttributeValue, expression::error::EvalError};
+use crate::{
+    attribute::AttributeValue,
+    expression::{
+        error::{EvalError, quoted},
+        span::Span,
+    },
+};
+use mixer_adapter_core::value::ValueType;
 
 #[derive(Debug)]
 pub(crate) enum IntOp {
@@ -7,6 +14,8 @@ pub(crate) enum IntOp {
     Sum(Vec<Expr<Int>>),
     /// The length of a string in bytes.
     Size(Expr<Str>),
+    /// `toInt(..)`
+    Parse(Expr<Str>, Span),
 }
 
 impl Kind for Int {
@@ -31,12 +40,23 @@ impl Kind for Int {
                 terms.iter().try_fold(0i64, |sum, term| Ok(sum.wrapping_add(term.value(env)?)))
             }
             IntOp::Size(text) => Ok(text.value(env)?.len() as i64),
+            IntOp::Parse(text, span) => parse(&text.value(env)?, *span),
         }
     }
 
     fn try_run<'a>(operation: &'a IntOp, env: &mut Env<'a, '_>) -> Result<Option<i64>, EvalError> {
+        if let IntOp::Parse(text, span) = operation {
+            return text.try_value(env)?.map(|text| parse(&text, *span)).transpose();
+        }
         Self::run(operation, env).map(|_| None)
     }
+}
+
+/// Parses a decimal integer.
+pub(crate) fn parse(text: &str, span: Span) -> Result<i64, EvalError> {
+    text.parse().map_err(|error| {
+        EvalError::conversion(ValueType::Int64, span, format!("`{}`: {error}", quoted(text)))
+    })
 }
 
 #[derive(Debug)]

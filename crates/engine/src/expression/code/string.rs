@@ -1,6 +1,6 @@
 use std::{borrow::Cow, sync::Arc};
 
-use super::{Bool, Env, Expr, Kind, Map, Str};
+use super::{Bool, Env, Expr, FieldOp, Kind, Map, Str};
 use crate::{
     attribute::AttributeValue,
     expression::{
@@ -21,6 +21,8 @@ pub(crate) enum StrOp {
     Validate(StrFormat, Expr<Str>, Span),
     /// Unlike `conditional` it evaluates both branches.
     ConditionalString(Expr<Bool>, Expr<Str>, Expr<Str>),
+    /// `json(..)`, `query(..)`, `queryAll(..)`, `segment(..)`
+    Field(FieldOp, Span),
 }
 
 /// The key of a map entry. Reads of a constant key are recorded without a copy.
@@ -66,12 +68,14 @@ impl Kind for Str {
                 let (yes, no) = (yes.value(env)?, no.value(env)?);
                 Ok(if condition { yes } else { no })
             }
+            StrOp::Field(field, span) => field.value(*span, env).map(Cow::Owned),
         }
     }
 
     fn try_run<'a>(operation: &'a StrOp, env: &mut Env<'a, '_>) -> Result<Option<Cow<'a, str>>, EvalError> {
         match operation {
             StrOp::Entry(map, key) => try_entry(map, key, env),
+            StrOp::Field(field, span) => Ok(field.try_value(*span, env)?.map(Cow::Owned)),
             StrOp::Concat(_) => Self::run(operation, env).map(|_| None),
             _ => Self::run(operation, env).map(Some),
         }

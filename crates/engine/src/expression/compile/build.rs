@@ -8,8 +8,8 @@ use crate::{
     attribute::StringMap,
     expression::{
         code::{
-            AddressOp, Bool, BoolOp, Code, Comparison, DoubleOp, Expr, FromCode, IntOp, Key, Pattern,
-            Relation, Str, StrFormat, StrOp, TimestampOp, ZonedTimestamp, each_kind, parse_address,
+            AddressOp, Bool, BoolOp, Code, Comparison, DoubleOp, Expr, FieldOp, FromCode, IntOp, Key,
+            Pattern, Relation, Str, StrFormat, StrOp, TimestampOp, ZonedTimestamp, each_kind, parse_address,
         },
         error::{CompileError, CompileErrorKind},
         formats::pattern,
@@ -94,6 +94,18 @@ pub(crate) fn call(
             };
             Code::Bool(Expr::operation(BoolOp::Matches(pattern, operands.next()?, span)))
         }
+        Function::Json => {
+            let (text, path) = (operands.next()?, operands.next()?);
+            let body = match operands.operands.len() {
+                0 => None,
+                _ => Some((operands.next()?, operands.next()?)),
+            };
+            field(FieldOp::Json(text, path, body), span)
+        }
+        Function::Query => field(FieldOp::Query(operands.next()?, operands.next()?), span),
+        Function::QueryAll => field(FieldOp::QueryAll(operands.next()?, operands.next()?), span),
+        Function::Segment => field(FieldOp::Segment(operands.next()?, operands.next()?), span),
+        Function::ToInt => Code::Int(Expr::operation(IntOp::Parse(operands.next()?, span))),
     };
     Ok(Typed { code, value_type, span })
 }
@@ -115,6 +127,10 @@ fn validated(format: StrFormat, text: Expr<Str>, span: Span) -> Expr<Str> {
         Some(known) => Expr::Constant(Arc::from(&*known)),
         None => Expr::operation(StrOp::Validate(format, text, span)),
     }
+}
+
+fn field(field: FieldOp, span: Span) -> Code {
+    Code::Str(Expr::operation(StrOp::Field(field, span)))
 }
 
 fn unsupported(operator: &str, value_type: ValueType, span: Span) -> CompileError {

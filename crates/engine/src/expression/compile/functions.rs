@@ -1,7 +1,7 @@
 //! The functions and operators with their signatures (docs/behaviour/expressions.md#type-rules and
 //! docs/behaviour/expressions.md#functions).
 
-use crate::expression::code::Relation;
+use crate::expression::{code::Relation, fields};
 use mixer_adapter_core::value::ValueType::{
     self, Bool, DnsName, EmailAddress, Int64, IpAddress, String, StringMap, Timestamp, Unspecified, Uri,
 };
@@ -29,6 +29,11 @@ pub(crate) enum Function {
     Matches,
     StartsWith,
     EndsWith,
+    Json,
+    Query,
+    QueryAll,
+    Segment,
+    ToInt,
 }
 
 /// The names and types of a function. UNSPECIFIED stands for one type that the first operand of it determines.
@@ -58,7 +63,7 @@ const fn signature(
 }
 
 /// Every function.
-pub(crate) static SIGNATURES: [Signature; 25] = [
+pub(crate) static SIGNATURES: [Signature; 30] = [
     signature(Function::Or, "||", "LOR", None, &[Bool, Bool], Bool),
     signature(Function::And, "&&", "LAND", None, &[Bool, Bool], Bool),
     signature(Function::FirstOf, "|", "OR", None, &[ANY, ANY], ANY),
@@ -91,6 +96,11 @@ pub(crate) static SIGNATURES: [Signature; 25] = [
     signature(Function::Matches, "matches", "matches", Some(String), &[String], Bool),
     signature(Function::StartsWith, "startsWith", "startsWith", Some(String), &[String], Bool),
     signature(Function::EndsWith, "endsWith", "endsWith", Some(String), &[String], Bool),
+    signature(Function::Json, fields::JSON, fields::JSON, None, &[String, String], String),
+    signature(Function::Query, "query", "query", None, &[String, String], String),
+    signature(Function::QueryAll, "queryAll", "queryAll", None, &[String, String], String),
+    signature(Function::Segment, "segment", "segment", None, &[String, Int64], String),
+    signature(Function::ToInt, fields::TO_INT, fields::TO_INT, None, &[String], Int64),
 ];
 
 impl Function {

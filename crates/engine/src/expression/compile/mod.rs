@@ -13,6 +13,7 @@ use self::{
 use super::{
     code::{Attribute, Code, Expr},
     error::{CompileError, CompileErrorKind},
+    fields::{BODY, TRUNCATED},
     span::Span,
     syntax::{Ast, Call, Chain, Literal, Node},
 };
@@ -148,6 +149,12 @@ fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Type
         return Err(errors);
     }
     let unused = excess(function, &mut operands);
+    if call.reads_body() && vocabulary.find(TRUNCATED).is_some() {
+        for name in [BODY, TRUNCATED] {
+            let (code, value_type) = attribute(name, span, vocabulary).map_err(|error| vec![error])?;
+            operands.push(Typed { code, value_type, span });
+        }
+    }
     let mut typed = build::call(function, checker.returns(), operands, call.name_span, span)
         .map_err(|error| vec![error])?;
     if !unused.is_empty() {

@@ -5,6 +5,7 @@ use std::iter;
 use super::literal::Literal;
 use crate::expression::{
     error::{CompileError, CompileErrorKind},
+    fields::{BODY, JSON},
     span::Span,
 };
 
@@ -118,6 +119,13 @@ pub(crate) struct Call {
     /// The receiver is a map entry without parentheses, which Mixer's own language does not allow.
     pub(crate) on_entry: bool,
     pub(crate) arguments: Vec<Ast>,
+}
+
+impl Call {
+    /// Returns whether the value is a field of the body of the request.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.name == JSON && self.arguments.iter().any(|part| part.attributes().any(|name| name == BODY))
+    }
 }
 
 pub(crate) fn too_deep(span: Span) -> CompileError {

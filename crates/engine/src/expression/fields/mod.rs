@@ -1,0 +1,54 @@
+//! Fields of a request: of its body, which is JSON, of its query and of its path.
+//!
+//! A field that is not there is absent, as an attribute is. A field that servers may read differently, or that cannot be
+//! read, is an error, also on the left of `|`: a rule that denies by its value must not pass such a request.
+
+mod json;
+mod path;
+
+pub(crate) use json::JsonMemo;
+pub(crate) use path::{query, query_all, segment};
+
+/// The functions that return fields.
+pub(crate) const FUNCTIONS: [&str; 4] = [JSON, "query", "queryAll", "segment"];
+
+/// The function that returns a field of a JSON text.
+pub(crate) const JSON: &str = "json";
+
+/// The conversion to INT64, whose value is absent without its operand.
+pub(crate) const TO_INT: &str = "toInt";
+
+/// The attributes that show whether the body of a request is complete. [`BODY`] has as much of it as is UTF-8, and
+/// [`TRUNCATED`] is there if there is a body.
+pub(crate) const BODY: &str = "request.body";
+pub(crate) const TRUNCATED: &str = "request.body_truncated";
+
+/// Why a field has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FieldError {
+    #[error("it is absent")]
+    Absent,
+    #[error("the body of the request is cut off")]
+    CutOff,
+    #[error("the body of the request is not UTF-8")]
+    NotUtf8,
+    #[error("the text has more than {max} bytes")]
+    TooLong { max: usize },
+    #[error("the text is not JSON: {0}")]
+    NotJson(String),
+    #[error("the text has the key more than once or in another case, which servers read differently")]
+    AmbiguousKey,
+    #[error("the query has several values for the parameter, of which servers choose different ones")]
+    SeveralValues,
+    #[error("the path has a segment `.` or `..`, which servers resolve differently")]
+    DotSegment,
+}
+
+/// Checks that the body of a request is complete. `has_text` is whether [`BODY`] is there, `truncated` the value of [`TRUNCATED`].
+pub(crate) fn check_body(has_text: bool, truncated: Option<bool>) -> Result<(), FieldError> {
+    match truncated {
+        Some(true) => Err(FieldError::CutOff),
+        Some(false) if !has_text => Err(FieldError::NotUtf8),
+        _ => Ok(()),
+    }
+}
