@@ -16,7 +16,6 @@ pub(crate) fn features() -> Vec<&'static str> {
     let features = [
         ("cel", cfg!(feature = "cel")),
         ("envoy", cfg!(feature = "envoy")),
-        ("otlp", cfg!(feature = "otlp")),
         ("proto", cfg!(feature = "proto")),
         ("tls", cfg!(feature = "tls")),
     ];

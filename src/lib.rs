@@ -4,7 +4,6 @@ mod answer;
 mod build_info;
 pub mod cli;
 mod log_output;
-#[cfg(feature = "otlp")]
 mod otlp;
 mod printable;
 pub mod service;

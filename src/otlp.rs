@@ -1,103 +1,236 @@
-//! Traces for an OpenTelemetry collector, by OTLP over gRPC: a span for each call of a service, with child spans for adapters and remote calls.
+//! Traces for an OpenTelemetry collector: a span for each call of a service, with child spans for adapters and remote calls.
+//!
+//! Not by tracing-opentelemetry: with OpenTelemetry's SDK it would be a second queue with a second client beside those of the adapter otlp.
 
-use std::{env, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::Debug,
+    hash::{BuildHasher as _, RandomState},
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
-use http::uri::Scheme;
-use opentelemetry::{
-    Context, SpanId, TraceFlags, TraceId,
-    trace::{SpanContext, TraceContextExt as _, TraceState, TracerProvider as _},
+use bytes::Bytes;
+use http::HeaderName;
+use percent_encoding::percent_decode_str;
+use tokio::runtime::Runtime;
+use tonic::Status;
+use tracing::{
+    Instrument as _, Span, Subscriber,
+    field::{Empty, Field, Visit},
+    level_filters::LevelFilter,
+    span::{Attributes, Id, Record},
 };
-use opentelemetry_otlp::{
-    OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, SpanExporter, WithExportConfig as _, WithTonicConfig as _,
-};
-use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
-use tonic::{
-    Status,
-    transport::{Channel, Endpoint, Uri},
-};
-use tracing::{Instrument as _, Span, field::Empty, level_filters::LevelFilter};
-use tracing_opentelemetry::OpenTelemetrySpanExt as _;
-use tracing_subscriber::{Layer, Registry, filter::Targets};
+use tracing_subscriber::{Layer, Registry, filter::Targets, layer::Context, registry::LookupSpan};
 
-use mixer_adapter_net::grpc::TraceParent;
-use mixer_adapter_net::tls::{Client, ClientOptions, Connector};
+use mixer_adapter_core::metrics::Events;
+use mixer_adapter_host::handler::http_client;
+use mixer_adapter_net::{grpc::TraceParent, tls::SystemClient};
+use mixer_adapter_telemetry::otlp::{
+    Collector, ExportLimits, Exporter, Protocol, Signal, attribute, encode_resource,
+    message::{self, KeyValue},
+    unix_nanos,
+};
 
 /// The targets of the spans that are exported.
 const TARGETS: [&str; 3] = ["mixer_adapter::rpc", "mixer_adapter::call", "mixer_adapter::remote"];
 
+/// The time for the last spans at the end.
+const LAST_SPANS: Duration = Duration::from_secs(1);
+
 /// Exports spans in batches.
-pub(crate) struct Exporter {
-    provider: SdkTracerProvider,
+pub(crate) struct Traces {
+    exporter: Exporter,
+    resource: Bytes,
 }
 
-impl Exporter {
-    /// Creates an exporter to a collector, whose certificate is verified with the CA certificates of a file, or of the system. Its
-    /// connection runs on the current tokio runtime.
-    ///
-    /// # Errors
-    /// The endpoint is not a URL, or the file cannot be used.
-    pub(crate) fn new(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Self> {
-        let exporter = SpanExporter::builder().with_tonic();
-        let exporter = if has_tls(endpoint) {
-            exporter.with_channel(secured(endpoint, authorities)?)
-        } else {
-            exporter.with_endpoint(endpoint)
+impl Traces {
+    /// Creates an exporter to a collector, whose connection runs on a runtime.
+    pub(crate) fn start(
+        url: &str,
+        protocol: Protocol,
+        tls: SystemClient,
+        lost: Events,
+        runtime: &Runtime,
+    ) -> Self {
+        let headers = pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter();
+        let headers = headers.filter_map(|(name, value)| Some((name.parse::<HeaderName>().ok()?, value)));
+        let collector = Collector {
+            http: http_client(tls, runtime.handle().clone()),
+            url: url.to_owned(),
+            protocol,
+            headers: headers.collect(),
+            token: None,
+            timeout: milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
         };
-        let exporter = exporter.build()?;
-        // OTEL_SERVICE_NAME replaces the name.
-        let resource = match env::var_os("OTEL_SERVICE_NAME") {
-            Some(_) => Resource::builder(),
-            None => Resource::builder().with_service_name(env!("CARGO_PKG_NAME")),
+        let limits = ExportLimits {
+            batch_size: number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
+            batch_delay: milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5_000),
+            queue_size: number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
+            ..ExportLimits::default()
         };
-        let provider =
-            SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build());
-        Ok(Self { provider: provider.build() })
+        let (exporter, task) = Exporter::new(collector, Signal::Traces, limits, lost);
+        runtime.spawn(task);
+        let mut resource = vec![("service.name".to_owned(), env!("CARGO_PKG_NAME").to_owned())];
+        resource.extend(pairs("OTEL_RESOURCE_ATTRIBUTES"));
+        resource.extend(env::var("OTEL_SERVICE_NAME").ok().map(|name| ("service.name".to_owned(), name)));
+        // The last value of a name counts.
+        let resource: BTreeMap<_, _> = resource.into_iter().collect();
+        let resource = resource.iter().map(|(name, value)| attribute(name, value.as_str()));
+        Self { exporter, resource: encode_resource(resource.collect()) }
     }
 
-    /// Returns the layer that turns spans of `tracing` into spans of OpenTelemetry.
+    /// Returns the layer that exports spans of `tracing`.
     pub(crate) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
-        let tracer = self.provider.tracer(env!("CARGO_PKG_NAME"));
         let targets = TARGETS.map(|target| (target, LevelFilter::DEBUG));
-        let layer =
-            tracing_opentelemetry::layer().with_tracer(tracer).with_location(false).with_threads(false);
+        let layer = SpanLayer { exporter: self.exporter.clone(), resource: self.resource.clone() };
         Box::new(layer.with_filter(Targets::new().with_targets(targets)))
     }
 
-    /// Exports the last spans. Blocks until the collector has them, for a second at most.
-    pub(crate) fn shut_down(&self) {
-        if let Err(error) = self.provider.shutdown_with_timeout(Duration::from_secs(1)) {
-            tracing::warn!(%error, "the last spans were not exported");
+    /// Exports the last spans, for a second at most.
+    pub(crate) async fn close(&self) {
+        self.exporter.close(LAST_SPANS).await;
+    }
+}
+
+/// Reads a variable of the environment that OpenTelemetry defines. One that is not valid is ignored, as it requires.
+fn number<N: FromStr>(variable: &str, default: N) -> N {
+    env::var(variable).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+}
+
+fn milliseconds(variable: &str, default: u64) -> Duration {
+    Duration::from_millis(number(variable, default))
+}
+
+/// Reads a variable of the form `name=value,name=value`, with encoded values.
+fn pairs(variable: &str) -> Vec<(String, String)> {
+    let text = env::var(variable).unwrap_or_default();
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    let decoded = |text: &str| percent_decode_str(text.trim()).decode_utf8_lossy().into_owned();
+    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+}
+
+/// Exports a span of `tracing` when it ends.
+struct SpanLayer {
+    exporter: Exporter,
+    resource: Bytes,
+}
+
+/// A span that has begun.
+#[derive(Debug)]
+struct OpenSpan {
+    trace_id: u128,
+    id: u64,
+    /// 0 at the root.
+    parent_id: u64,
+    is_sampled: bool,
+    start: SystemTime,
+    name: String,
+    kind: i32,
+    attributes: Vec<KeyValue>,
+}
+
+impl OpenSpan {
+    fn new(name: &str, parent: Option<&Self>) -> Self {
+        Self {
+            trace_id: parent
+                .map_or_else(|| (u128::from(random_id()) << 64) | u128::from(random_id()), |it| it.trace_id),
+            id: random_id(),
+            parent_id: parent.map_or(0, |parent| parent.id),
+            is_sampled: parent.is_none_or(|parent| parent.is_sampled),
+            start: SystemTime::now(),
+            name: name.to_owned(),
+            kind: message::Span::INTERNAL,
+            attributes: Vec::new(),
+        }
+    }
+
+    fn end(self) -> message::Span {
+        message::Span {
+            trace_id: self.trace_id.to_be_bytes().into(),
+            span_id: self.id.to_be_bytes().into(),
+            parent_span_id: if self.parent_id == 0 {
+                Vec::new()
+            } else {
+                self.parent_id.to_be_bytes().into()
+            },
+            name: self.name,
+            kind: self.kind,
+            start_time_unix_nano: unix_nanos(self.start),
+            end_time_unix_nano: unix_nanos(SystemTime::now().max(self.start)),
+            attributes: self.attributes,
+            status: None,
+            flags: message::Span::SAMPLED,
         }
     }
 }
 
-/// Returns a channel to a collector with TLS, which connects when it is needed.
-fn secured(endpoint: &str, authorities: Option<&Path>) -> anyhow::Result<Channel> {
-    let tls = Client::load(ClientOptions {
-        authorities: authorities.map(Path::to_owned),
-        system_roots: authorities.is_none(),
-        ..ClientOptions::default()
-    })?;
-    let origin: Uri = endpoint.parse()?;
-    let mut parts = origin.clone().into_parts();
-    // With `https`, tonic would require its own TLS.
-    parts.scheme = Some(Scheme::HTTP);
-    let channel = Endpoint::from(Uri::from_parts(parts)?).origin(origin);
-    Ok(channel.timeout(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT).connect_with_connector_lazy(Connector::new(tls)))
+impl Visit for OpenSpan {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.attributes.push(attribute(field.name(), value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match (field.name(), value) {
+            ("otel.name", name) => name.clone_into(&mut self.name),
+            ("otel.kind", "server") => self.kind = message::Span::SERVER,
+            ("otel.kind", "client") => self.kind = message::Span::CLIENT,
+            (name, value) => self.attributes.push(attribute(name, value)),
+        }
+    }
 }
 
-/// Returns whether an endpoint has TLS.
-pub(crate) fn has_tls(endpoint: &str) -> bool {
-    endpoint.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("https"))
+/// Returns a random number other than 0, which is not an id: from the keys of a new hasher, the standard library's only source of randomness.
+fn random_id() -> u64 {
+    RandomState::new().hash_one(0).max(1)
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut open = match span.parent() {
+            Some(parent) => OpenSpan::new(span.name(), parent.extensions().get()),
+            None => OpenSpan::new(span.name(), None),
+        };
+        attributes.record(&mut open);
+        span.extensions_mut().insert(open);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(open) = span.extensions_mut().get_mut::<OpenSpan>()
+        {
+            values.record(open);
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let open = context.span(&id).and_then(|span| span.extensions_mut().remove::<OpenSpan>());
+        if let Some(open) = open.filter(|open| open.is_sampled) {
+            self.exporter.add(self.resource.clone(), &open.end(), 1);
+        }
+    }
+}
+
+/// Calls a function with a span if it is exported.
+fn with_open_span<T>(span: &Span, function: impl FnOnce(&mut OpenSpan) -> T) -> Option<T> {
+    let found = span.with_subscriber(|(id, dispatch)| {
+        let registry = dispatch.downcast_ref::<Registry>()?;
+        let span = registry.span(id)?;
+        let mut extensions = span.extensions_mut();
+        extensions.get_mut().map(function)
+    });
+    found.flatten()
 }
 
 /// Returns the ids of a span if it is exported.
 pub(crate) fn exported_span(span: &Span) -> Option<TraceParent> {
-    let context = span.context();
-    let context = context.span().span_context().clone();
-    let trace_id = u128::from_be_bytes(context.trace_id().to_bytes());
-    let span_id = u64::from_be_bytes(context.span_id().to_bytes());
-    TraceParent::new(trace_id, span_id, context.is_sampled())
+    with_open_span(span, |open| TraceParent::new(open.trace_id, open.id, open.is_sampled)).flatten()
 }
 
 /// Runs a call of a service in its span, whose parent is the caller's.
@@ -118,15 +251,24 @@ pub(crate) async fn in_span<T>(
         return call.await;
     }
     if let Some(caller) = caller {
-        let (trace, parent) = caller.ids();
-        let flags = if caller.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
-        let parent =
-            SpanContext::new(TraceId::from(trace), SpanId::from(parent), flags, true, TraceState::default());
-        // A span that has just been made has no parent yet.
-        let _ = span.set_parent(Context::new().with_remote_span_context(parent));
+        with_open_span(&span, |open| {
+            (open.trace_id, open.parent_id) = caller.ids();
+            open.is_sampled = caller.is_sampled();
+        });
     }
     let answer = call.instrument(span.clone()).await;
     let code = answer.as_ref().map_or_else(|status| status.code() as i32, |_| 0);
     span.record("rpc.grpc.status_code", code);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_spans_are_different() {
+        let ids: std::collections::BTreeSet<u64> = (0..1_000).map(|_| random_id()).collect();
+        assert_eq!(ids.len(), 1_000);
+    }
 }

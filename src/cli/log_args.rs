@@ -3,10 +3,8 @@
 use anyhow::Context as _;
 use clap::Args;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
-#[cfg(feature = "otlp")]
 use tracing_subscriber::{
-    Layer, Registry, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
+    EnvFilter, Layer, Registry, layer::SubscriberExt as _, registry, util::SubscriberInitExt as _,
 };
 
 use super::style;
@@ -34,7 +32,6 @@ impl LogArgs {
     }
 
     /// Installs the logger, and a layer that receives spans regardless of the filter.
-    #[cfg(feature = "otlp")]
     pub(super) fn start_with(&self, spans: Box<dyn Layer<Registry> + Send + Sync>) -> anyhow::Result<()> {
         log_output::start()?;
         let colored = style::on_stderr();

@@ -39,7 +39,6 @@ mod man;
 mod manifest;
 mod mixer;
 mod new;
-#[cfg(feature = "otlp")]
 mod otlp_args;
 mod output_args;
 mod port_args;

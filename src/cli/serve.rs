@@ -28,7 +28,7 @@ use super::{
 };
 use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{self as config, Apply as _, Change, Update};
-use mixer_adapter_core::{framework::version::SemanticVersion, template::Variety};
+use mixer_adapter_core::{framework::version::SemanticVersion, metrics::Events, template::Variety};
 use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
 use mixer_adapter_host::{
     Host,
@@ -180,7 +180,6 @@ pub(super) struct Serve {
     #[command(flatten)]
     logging: LogArgs,
 
-    #[cfg(feature = "otlp")]
     #[command(flatten)]
     otlp: super::otlp_args::OtlpArgs,
 }
@@ -193,8 +192,6 @@ impl Serve {
         sample: Option<&'static str>,
     ) -> anyhow::Result<()> {
         self.configuration.config.append(&mut self.directory);
-        #[cfg(not(feature = "otlp"))]
-        self.logging.start()?;
         // Admin, housekeeping and closing run on other threads, so that calls do not delay them.
         let background = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -202,8 +199,8 @@ impl Serve {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        #[cfg(feature = "otlp")]
-        let traces = self.otlp.start(&background, &self.logging)?;
+        let lost_spans = Events::default();
+        let traces = self.otlp.start(&background, &self.logging, lost_spans.clone())?;
         self.raise_open_files();
         disable_huge_pages();
         let adapters = super::adapters(&background, add)?;
@@ -235,7 +232,7 @@ impl Serve {
                 .mixer(mixer.clone())
                 .secured(security.tls.clone(), security.authorization.clone())
                 .secured_admin(security.admin.clone());
-            let server = server.config_status(status.clone());
+            let server = server.lost_spans(lost_spans).config_status(status.clone());
             #[cfg(feature = "envoy")]
             let server = server.envoy(self.envoy.services(&mixer, background.handle()));
             let readiness = server.readiness().clone();
@@ -269,9 +266,8 @@ impl Serve {
             decision_log_args::flush(&mixer);
             Ok(())
         });
-        #[cfg(feature = "otlp")]
         if let Some(traces) = traces {
-            traces.shut_down();
+            background.block_on(traces.close());
         }
         // Tasks that still run were given up.
         background.shutdown_background();
@@ -279,12 +275,8 @@ impl Serve {
     }
 
     fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Result<Controller, UsageError> {
-        #[cfg_attr(not(feature = "otlp"), expect(unused_mut, reason = "changed by that feature"))]
         let mut remote = remote::Options::default();
-        #[cfg(feature = "otlp")]
-        {
-            remote.exported_span = self.otlp.exported_span();
-        }
+        remote.exported_span = self.otlp.exported_span();
         let connector = Connector { host: host.clone(), remote, closing: host.closing().clone() };
         let mut options = self.configuration.options()?;
         let bytes = self.memory().answers;

@@ -30,11 +30,9 @@ pub(super) fn duration(text: &str) -> anyhow::Result<Duration> {
 }
 
 /// The URL of a collector.
-#[cfg(feature = "otlp")]
 #[derive(Clone, Debug)]
 pub(super) struct Endpoint(pub(super) String);
 
-#[cfg(feature = "otlp")]
 pub(super) fn endpoint(text: &str) -> anyhow::Result<Endpoint> {
     let url = text.parse::<http::Uri>().ok().filter(|url| url.host().is_some());
     let is_http = url.is_some_and(|url| matches!(url.scheme_str(), Some("http" | "https")));

@@ -98,14 +98,9 @@ impl Methods for HostMethods {
 
     async fn call(&self, method: HostMethod, message: Bytes, caller: Caller) -> Result<Reply, Status> {
         let caller = if self.is_mounted { caller.of_other_server() } else { caller };
-        #[cfg(feature = "otlp")]
         let (HostMethod::Template { path, .. } | HostMethod::Rpc { path, .. }) = method;
-        #[cfg(feature = "otlp")]
         let trace = caller.trace;
-        let answer = self.answer(method, message, caller);
-        #[cfg(feature = "otlp")]
-        let answer = crate::otlp::in_span(path, trace, answer);
-        answer.await
+        crate::otlp::in_span(path, trace, self.answer(method, message, caller)).await
     }
 }
 

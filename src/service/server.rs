@@ -33,6 +33,7 @@ use super::{
     process_metrics,
     service_list::{descriptors, reflection, service_group, service_names},
 };
+use mixer_adapter_core::metrics::Events;
 use mixer_adapter_engine::{ConfigStatus, Mixer, RequestLimits};
 use mixer_adapter_host::{Host, handler::BoxFuture};
 use mixer_adapter_net::{
@@ -128,6 +129,15 @@ impl Server {
     #[must_use]
     pub fn mixer(mut self, mixer: Arc<Mixer>) -> Self {
         self.mixer = Some(mixer);
+        self
+    }
+
+    /// Shows on the metrics page how many spans were not exported.
+    #[must_use]
+    pub(crate) fn lost_spans(mut self, lost: Events) -> Self {
+        self.collectors.push(Box::new(Scraped(move |families: &mut Families<'_>| {
+            families.counter("mixer_adapter_spans_lost", "Spans that were not exported", lost.count())
+        })));
         self
     }
 

@@ -33,8 +33,8 @@ const FEATURES: &[&str] = &[
     "--ignore-private",
     "--each-feature",
     "--exclude-features",
-    // The last three only add to the program an adapter each, whose crate is checked alone.
-    "default,authzen,extauthz,redisquota",
+    // The last four only add to the program an adapter each, whose crate is checked alone.
+    "default,authzen,extauthz,otlp,redisquota",
     "check",
     "--locked",
 ];

@@ -1,34 +1,27 @@
 //! The bounds of a distribution's buckets.
 
+use mixer_adapter_telemetry::series::{BoundsError, DEFAULT_BOUNDS, MAX_BUCKETS, check_bounds};
+
 use super::params::metric_info::{
     BucketsDefinition,
     buckets_definition::{Definition, Exponential, Linear},
 };
 
-/// The default bounds of the Go client.
-const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// The maximum number of buckets; each takes a counter in every series.
-const MOST: usize = 1_000;
-
 /// A definition of buckets that is not valid.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum BucketsError {
-    #[error("{0} bounds are more than {MOST}")]
-    TooMany(usize),
-    #[error("num_finite_buckets must be at least 0 and less than {MOST}, not {0}")]
+    #[error("num_finite_buckets must be at least 0 and less than {MAX_BUCKETS}, not {0}")]
     Count(i32),
-    #[error("a bound is infinite or not a number")]
-    NotFinite,
-    #[error("bounds must ascend, and {0} comes before {1}")]
-    Order(f64, f64),
+    #[error(transparent)]
+    Bounds(#[from] BoundsError),
 }
 
 /// Returns the upper bounds in ascending order, without the last one, which is infinite.
 pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, BucketsError> {
-    let mut bounds = match buckets.and_then(|buckets| buckets.definition.as_ref()) {
-        None => return Ok(DEFAULT.to_vec()),
+    let bounds = match buckets.and_then(|buckets| buckets.definition.as_ref()) {
+        None => return Ok(DEFAULT_BOUNDS.to_vec()),
         Some(Definition::ExplicitBuckets(explicit)) if explicit.bounds.is_empty() => {
-            return Ok(DEFAULT.to_vec());
+            return Ok(DEFAULT_BOUNDS.to_vec());
         }
         Some(Definition::ExplicitBuckets(explicit)) => explicit.bounds.clone(),
         Some(Definition::LinearBuckets(Linear { num_finite_buckets, width, offset })) => {
@@ -43,24 +36,12 @@ pub(super) fn bounds(buckets: Option<&BucketsDefinition>) -> Result<Vec<f64>, Bu
                 .collect()
         }
     };
-    if bounds.last() == Some(&f64::INFINITY) {
-        bounds.pop();
-    }
-    if bounds.len() > MOST {
-        return Err(BucketsError::TooMany(bounds.len()));
-    }
-    if !bounds.iter().all(|bound| bound.is_finite()) {
-        return Err(BucketsError::NotFinite);
-    }
-    match bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
-        Some(pair) => Err(BucketsError::Order(pair[0], pair[1])),
-        None => Ok(bounds),
-    }
+    Ok(check_bounds(bounds)?)
 }
 
 fn count(finite_buckets: i32) -> Result<usize, BucketsError> {
     match usize::try_from(finite_buckets) {
-        Ok(count) if count < MOST => Ok(count + 1),
+        Ok(count) if count < MAX_BUCKETS => Ok(count + 1),
         _ => Err(BucketsError::Count(finite_buckets)),
     }
 }

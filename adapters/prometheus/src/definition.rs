@@ -1,21 +1,16 @@
 //! The configured metrics, each from one instance.
 
-use std::{
-    collections::HashMap,
-    hash::{Hash, Hasher},
-    mem,
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use mixer_adapter_core::{
     adapter::{Faults, Settings},
     value::ValueType,
 };
+use mixer_adapter_telemetry::{amount::may_be_amount, series::Kind};
 use mixer_adapter_templates::Metric as MetricTemplate;
 
 use super::{
     Params,
-    amount::may_be_amount,
     buckets::{self, BucketsError},
     params::{MetricInfo, MetricsExpirationPolicy, metric_info},
 };
@@ -60,28 +55,6 @@ pub(super) struct Definition {
     pub(super) kind: Kind,
     /// In alphabetical order.
     pub(super) labels: Vec<String>,
-}
-
-/// The type of a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
-    Gauge,
-    Counter,
-    /// With the upper bounds of its buckets, without the last one, which is infinite.
-    Distribution(Vec<f64>),
-}
-
-// Bounds are numbers.
-impl Eq for Kind {}
-
-impl Hash for Kind {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        mem::discriminant(self).hash(state);
-        if let Self::Distribution(bounds) = self {
-            // A negative zero equals zero.
-            bounds.iter().for_each(|bound| (bound + 0.0).to_bits().hash(state));
-        }
-    }
 }
 
 impl Settings for PrometheusSettings {
@@ -179,7 +152,7 @@ impl Metric {
             faults.push(format!("{field}.{given_in}"), reason);
             return None;
         }
-        let kind = match Kind::read(info) {
+        let kind = match read_kind(info) {
             Ok(kind) => kind,
             Err(error) => {
                 faults.push(format!("{field}.{}", error.field()), error.to_string());
@@ -230,24 +203,14 @@ impl KindError {
     }
 }
 
-impl Kind {
-    /// Returns the memory of the buckets of a series in bytes.
-    pub(super) fn bucket_bytes(&self) -> usize {
-        match self {
-            Self::Distribution(bounds) => (bounds.len() + 1) * size_of::<u64>(),
-            Self::Counter | Self::Gauge => 0,
+fn read_kind(info: &MetricInfo) -> Result<Kind, KindError> {
+    match metric_info::Kind::try_from(info.kind) {
+        Ok(metric_info::Kind::Gauge) => Ok(Kind::Gauge),
+        Ok(metric_info::Kind::Counter) => Ok(Kind::Counter),
+        Ok(metric_info::Kind::Distribution) => {
+            Ok(Kind::Distribution(buckets::bounds(info.buckets.as_ref())?))
         }
-    }
-
-    fn read(info: &MetricInfo) -> Result<Self, KindError> {
-        match metric_info::Kind::try_from(info.kind) {
-            Ok(metric_info::Kind::Gauge) => Ok(Self::Gauge),
-            Ok(metric_info::Kind::Counter) => Ok(Self::Counter),
-            Ok(metric_info::Kind::Distribution) => {
-                Ok(Self::Distribution(buckets::bounds(info.buckets.as_ref())?))
-            }
-            Ok(metric_info::Kind::Unspecified) | Err(_) => Err(KindError::Unspecified),
-        }
+        Ok(metric_info::Kind::Unspecified) | Err(_) => Err(KindError::Unspecified),
     }
 }
 

@@ -169,7 +169,9 @@ fn contents(families: &Families, now: Instant) -> Contents {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::definition::Kind, *};
+    use mixer_adapter_telemetry::series::Kind;
+
+    use super::*;
 
     fn counter(name: &str) -> Definition {
         Definition { name: name.to_owned(), kind: Kind::Counter, labels: Vec::new() }
@@ -188,11 +190,11 @@ mod tests {
     fn series_outlive_their_handlers_for_a_while() {
         let (families, start) = (Arc::new(Families::new(RETENTION)), Instant::now());
         let first = open(&families, "c", start);
-        assert!(first.record("", 20.0, None).is_ok());
+        assert!(first.series.record("", 20.0, None).is_ok());
         drop(first);
         assert_eq!(shown(&families, start), ["c"]);
         let again = open(&families, "c", start);
-        assert_eq!(again.samples(start).len(), 1, "it goes on counting");
+        assert_eq!(again.series.samples(start).len(), 1, "it goes on counting");
         drop(again);
         assert_eq!(shown(&families, start), ["c"]);
         assert_eq!(shown(&families, Instant::now() + RETENTION.time), [""; 0]);
@@ -204,7 +206,7 @@ mod tests {
         let (families, now) = (Arc::new(Families::new(limits)), Instant::now());
         let used = open(&families, "used", now);
         for number in 0..100 {
-            assert!(open(&families, &format!("c{number}"), now).record("", 1.0, None).is_ok());
+            assert!(open(&families, &format!("c{number}"), now).series.record("", 1.0, None).is_ok());
         }
         let page = contents(&families, now);
         assert!(families.retained_bytes() <= limits.bytes);

@@ -2,7 +2,6 @@
 //!
 //! Behaves as in docs/behaviour/adapters.md#prometheus; the README lists the differences.
 
-mod amount;
 mod buckets;
 mod definition;
 mod exporter;
@@ -18,13 +17,13 @@ use std::{
 };
 
 use mixer_adapter_core::{Adapter, AdapterError, Call, Context, Handle};
+use mixer_adapter_telemetry::{InstanceError, amount::amount, report};
 use mixer_adapter_templates::{Metric, metric};
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use self::{
-    amount::{AmountError, amount},
     exporter::{Exporter, FamilyLease, Lease},
-    family::{Family, RecordError, write_labels},
+    family::{Family, write_labels},
 };
 
 mod config {
@@ -40,9 +39,6 @@ pub use definition::PrometheusSettings;
 const DEFAULT_ADDRESS: &str = if cfg!(test) { "127.0.0.1:0" } else { "127.0.0.1:42422" };
 /// The environment variable with the address, IP:PORT.
 const LISTEN: &str = "MIXER_ADAPTER_PROMETHEUS_LISTEN";
-
-/// The maximum number of faults in the error of a report.
-const FAULTS_NAMED: usize = 5;
 
 /// The handler: the metrics by instance.
 #[derive(Debug)]
@@ -82,13 +78,7 @@ impl Handle<Metric> for Prometheus {
     async fn handle(&self, instances: Call<Vec<metric::InstanceMsg>>) -> Result<(), AdapterError> {
         let now = Instant::now();
         let mut labels = String::new();
-        let mut faults = Vec::new();
-        for instance in instances.iter() {
-            if let Err(fault) = self.record(instance, now, &mut labels) {
-                faults.push(fault);
-            }
-        }
-        if faults.is_empty() { Ok(()) } else { Err(AdapterError::invalid(summary(&faults))) }
+        report(instances.iter().map(|instance| self.record(instance, now, &mut labels)))
     }
 }
 
@@ -135,20 +125,10 @@ impl Prometheus {
         write_labels(labels, names.iter().zip(&recorder.dimensions), &instance.dimensions);
         let expires = self.expiry.map(|expiry| now + expiry);
         family
+            .series
             .record(labels, amount, expires)
             .map_err(|source| InstanceError::Record { instance: instance.name.clone(), source })
     }
-}
-
-/// An instance that was not recorded.
-#[derive(Debug, thiserror::Error)]
-enum InstanceError {
-    #[error("no metric is configured for the instance {0}")]
-    NoMetric(String),
-    #[error("the value of {instance}: {source}")]
-    Value { instance: String, source: AmountError },
-    #[error("{instance}: {source}")]
-    Record { instance: String, source: RecordError },
 }
 
 /// Removes expired series periodically.
@@ -158,16 +138,8 @@ async fn sweep(families: Vec<Arc<Family>>, interval: Duration) {
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        families.iter().for_each(|family| family.sweep(now));
+        families.iter().for_each(|family| family.series.sweep(now));
     }
-}
-
-/// Formats the first faults and the number of further ones.
-fn summary(faults: &[InstanceError]) -> String {
-    let more = faults.len().saturating_sub(FAULTS_NAMED);
-    let named: Vec<String> = faults.iter().take(FAULTS_NAMED).map(ToString::to_string).collect();
-    let named = named.join("; ");
-    if more == 0 { named } else { format!("{named}; and {more} more") }
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 use std::{sync::Arc, time::Instant};
 
 use mixer_adapter_core::value::format_float;
+use mixer_adapter_telemetry::series::{Dropped, Kind, Sample};
 
 use super::{
-    definition::{Definition, Kind, OWN_PREFIX},
-    family::{Dropped, Family, Sample},
+    definition::{Definition, OWN_PREFIX},
+    family::Family,
 };
 
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,7 +32,7 @@ pub(super) fn lines(contents: Contents, now: Instant) -> impl Iterator<Item = St
 }
 
 fn family_lines(family: Arc<Family>, now: Instant) -> impl Iterator<Item = String> + Send {
-    let samples = family.samples(now);
+    let samples = family.series.samples(now);
     let kind = match family.definition().kind {
         Kind::Gauge => "gauge",
         Kind::Counter => "counter",
@@ -60,7 +61,7 @@ fn own_lines(contents: &Contents) -> Vec<String> {
     let mut lines = vec![head(&dropped, "Updates that were not recorded, by metric and reason", "counter")];
     for family in &contents.families {
         for (reason, text) in Dropped::ALL {
-            let count = family.dropped(reason);
+            let count = family.series.dropped(reason);
             if count > 0 {
                 let labels = format!("metric=\"{}\",reason=\"{text}\"", family.definition().name);
                 lines.push(line(&dropped, "", &labels, None, count as f64));
@@ -154,7 +155,7 @@ mod tests {
         family.set_help(help.to_owned());
         for (labels, value) in values {
             // The page shows refused updates.
-            let _ = family.record(labels, *value, None);
+            let _ = family.series.record(labels, *value, None);
         }
         Arc::new(family)
     }

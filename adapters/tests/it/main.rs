@@ -35,7 +35,6 @@ mod mistakes;
 mod new;
 mod odd_requests;
 mod operator_commands;
-#[cfg(feature = "otlp")]
 mod otlp;
 mod page;
 #[cfg(feature = "proto")]

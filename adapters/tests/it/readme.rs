@@ -79,9 +79,6 @@ fn words(line: &str) -> Vec<String> {
 /// The command that only programs with its feature have; its flags are tested with it (tests/proto.rs).
 const OPTIONAL: &str = "proto";
 
-/// The flags that only programs with the feature `otlp` have (tests/otlp.rs) begin with this.
-const OPTIONAL_FLAGS: &str = "--otlp-";
-
 /// The commands of `--help`.
 fn commands() -> BTreeSet<String> {
     let help = run(&["--help"]).stdout;
@@ -125,9 +122,7 @@ fn commands_and_flags_in_the_documentation_exist() {
             }
             assert!(commands.contains(command), "{}: there is no command {command}: {line}", path.display());
             let help = run(&[command, "--help"]).stdout;
-            for flag in
-                words.iter().filter(|word| word.starts_with("--") && !word.starts_with(OPTIONAL_FLAGS))
-            {
+            for flag in words.iter().filter(|word| word.starts_with("--")) {
                 let flag = flag.split('=').next().unwrap();
                 let known = help.split_whitespace().any(|word| word.trim_end_matches(',') == flag);
                 assert!(known, "{}: {command} has no flag {flag}: {line}", path.display());

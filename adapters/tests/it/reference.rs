@@ -37,8 +37,6 @@ fn the_pages_and_schemas_in_the_repository_are_current() {
         KINDS.map(|kind| (format!("schema/{kind}.schema.json"), reference(&["kinds", kind, "-o", "schema"])));
     let all = [("schema/all.schema.json".to_owned(), reference(&["kinds", "-o", "schema"]))];
     let commands = COMMANDS.map(|command| (format!("{command}.md"), flags(command)));
-    // The pages have the flags of the default features.
-    let commands = commands.into_iter().filter(|_| !cfg!(feature = "otlp"));
     for (name, content) in pages.into_iter().chain(schemas).chain(all).chain(commands) {
         let path = folder.join(&name);
         if std::env::var_os("UPDATE_REFERENCE").is_some() {

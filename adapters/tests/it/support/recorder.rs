@@ -28,9 +28,14 @@ pub(crate) struct Recorded {
 
 impl Recorder {
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Clone + Send + 'static) -> Self {
+        Self::start_on("127.0.0.1:0", answer)
+    }
+
+    /// The same, on an address.
+    pub(crate) fn start_on(address: &str, answer: impl Fn(&str) -> Answer + Clone + Send + 'static) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let calls = Arc::<Mutex<Vec<Recorded>>>::default();
         let recorded = calls.clone();

@@ -66,7 +66,8 @@ pub struct HttpError {
 }
 
 impl Http {
-    pub(super) fn new(transport: Option<Arc<dyn HttpTransport>>, access: Access) -> Self {
+    #[doc(hidden)]
+    pub fn new(transport: Option<Arc<dyn HttpTransport>>, access: Access) -> Self {
         Self { transport, access }
     }
 

@@ -10,7 +10,7 @@ use prost::bytes::Bytes;
 use tokio::runtime::Handle as Runtime;
 
 use mixer_adapter_core::{
-    adapter::Access,
+    adapter::{Access, Http},
     framework::{HttpTransport, SendFuture},
 };
 use mixer_adapter_net::{
@@ -20,6 +20,13 @@ use mixer_adapter_net::{
 
 /// The longest answer in bytes.
 const MAX_ANSWER: usize = 1 << 20;
+
+/// Returns a client for a part of the server, whose connections run on `runtime`.
+pub fn http_client(tls: SystemClient, runtime: Runtime) -> Http {
+    let access = Access::unrestricted();
+    let transport = Transport::new(Arc::new(tls), access.clone(), runtime);
+    Http::new(Some(Arc::new(transport)), access)
+}
 
 /// Sends the requests of a handler, whose connections are its own: other configurations may reach other addresses.
 #[derive(Debug)]

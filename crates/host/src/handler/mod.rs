@@ -21,6 +21,7 @@ pub use call::{CallContext, FailedCall, Method, Resolver, instance_list, log_fai
 pub use call_error::CallError;
 pub use closing::Closing;
 pub use erased::{BoxFuture, Handler, Purpose};
+pub use http::http_client;
 pub use mixer_adapter_net::grpc::Caller;
 pub use opening::{HandlerTable, TableLimits};
 pub use panics::log_panics;

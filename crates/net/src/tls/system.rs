@@ -6,6 +6,13 @@ use super::{Client, ClientOptions, TlsError};
 #[derive(Debug, Default)]
 pub struct SystemClient(Mutex<Option<Arc<Client>>>);
 
+impl From<Arc<Client>> for SystemClient {
+    /// Replaces the certificates of the system by those of a client.
+    fn from(client: Arc<Client>) -> Self {
+        Self(Mutex::new(Some(client)))
+    }
+}
+
 impl SystemClient {
     /// Returns the client.
     ///

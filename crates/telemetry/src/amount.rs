@@ -4,18 +4,24 @@ use mixer_adapter_core::value::{Value, ValueType, parse_float};
 
 /// A value that is not a number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AmountError {
+pub enum AmountError {
+    /// The instance has no value.
     #[error("it is absent")]
     Absent,
+    /// A text that is not a number.
     #[error("{0:?} is not a number")]
     Text(String),
+    /// A value of another type.
     #[error("a {0} is not a number")]
     Type(ValueType),
 }
 
 /// Converts a value to a number: durations to seconds, texts if they are numbers
 /// (docs/behaviour/adapters.md#metrics-and-labels).
-pub(super) fn amount(value: Option<&Value>) -> Result<f64, AmountError> {
+///
+/// # Errors
+/// Any other value.
+pub fn amount(value: Option<&Value>) -> Result<f64, AmountError> {
     match value {
         None => Err(AmountError::Absent),
         Some(Value::Int64(number)) => Ok(*number as f64),
@@ -27,7 +33,7 @@ pub(super) fn amount(value: Option<&Value>) -> Result<f64, AmountError> {
 }
 
 /// Returns whether values of a type can be numbers.
-pub(super) fn may_be_amount(value_type: ValueType) -> bool {
+pub fn may_be_amount(value_type: ValueType) -> bool {
     matches!(value_type, ValueType::Int64 | ValueType::Double | ValueType::Duration | ValueType::String)
 }
 

@@ -1,0 +1,5 @@
+//! Generates the configuration of config.proto.
+
+fn main() {
+    mixer_adapter_build::adapter("config.proto");
+}
