@@ -1,6 +1,7 @@
 //! Answers of the service.
 
 use mixer_adapter_core::{Check, DirectHttpResponse, proto::Status};
+use prost::{Message, Name};
 
 /// The maximum length of the body of a denial in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -8,18 +9,59 @@ const MAX_BODY: usize = 64 << 10;
 /// What the service has decided.
 #[derive(Debug)]
 pub(super) enum Decision {
-    Allowed,
+    /// With header operations.
+    Allowed(RouteDirective),
     /// The code and the text of the denial, which must not be OK, and the response to the client.
-    Denied {
-        code: i32,
-        message: String,
-        response: Option<DirectHttpResponse>,
-    },
+    Denied { code: i32, message: String, response: Option<DirectHttpResponse> },
+}
+
+/// `istio.mixer.v1.RouteDirective`: header operations as a detail of an answer that allows.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct RouteDirective {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) request: Vec<HeaderOperation>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) response: Vec<HeaderOperation>,
+}
+
+impl Name for RouteDirective {
+    const NAME: &str = "RouteDirective";
+    const PACKAGE: &str = "istio.mixer.v1";
+}
+
+/// `istio.mixer.v1.HeaderOperation`
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HeaderOperation {
+    /// A name that begins with `?` is that of a parameter of the query.
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    value: String,
+    #[prost(enumeration = "Operation", tag = "3")]
+    operation: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Operation {
+    Replace = 0,
+    Remove = 1,
+    Append = 2,
+}
+
+impl HeaderOperation {
+    pub(super) fn new(operation: Operation, name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into(), operation: operation.into() }
+    }
 }
 
 impl Decision {
     pub(super) fn into_check(self) -> Check {
-        let Self::Denied { code, message, response } = self else { return Check::allow() };
+        let (code, message, response) = match self {
+            Self::Allowed(operations) if operations == RouteDirective::default() => return Check::allow(),
+            Self::Allowed(operations) => return Check::allow().detail(&operations),
+            Self::Denied { code, message, response } => (code, message, response),
+        };
         let denial = Check::from_status(Status { code, message, details: Vec::new() });
         match response {
             Some(response) => denial.with_direct_response(&response),

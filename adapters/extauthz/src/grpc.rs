@@ -9,7 +9,7 @@ use mixer_adapter_core::{
 use prost::Message;
 
 use super::{
-    decision::{Decision, client_response},
+    decision::{Decision, HeaderOperation, Operation, RouteDirective, client_response},
     error::AskError,
     question::{DEPTH, Question},
 };
@@ -65,6 +65,8 @@ struct CheckResponse {
     status: Option<Status>,
     #[prost(message, optional, tag = "2")]
     denied_response: Option<DeniedHttpResponse>,
+    #[prost(message, optional, tag = "3")]
+    ok_response: Option<OkHttpResponse>,
     #[prost(message, optional, tag = "5")]
     error_response: Option<DeniedHttpResponse>,
 }
@@ -80,6 +82,28 @@ struct DeniedHttpResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct OkHttpResponse {
+    #[prost(message, repeated, tag = "2")]
+    headers: Vec<HeaderValueOption>,
+    #[prost(string, repeated, tag = "5")]
+    headers_to_remove: Vec<String>,
+    #[prost(message, repeated, tag = "6")]
+    response_headers_to_add: Vec<HeaderValueOption>,
+    #[prost(message, repeated, tag = "7")]
+    query_parameters_to_set: Vec<QueryParameter>,
+    #[prost(string, repeated, tag = "8")]
+    query_parameters_to_remove: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct QueryParameter {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    value: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct HttpStatus {
     #[prost(int32, tag = "1")]
     code: i32,
@@ -89,6 +113,17 @@ struct HttpStatus {
 struct HeaderValueOption {
     #[prost(message, optional, tag = "1")]
     header: Option<Header>,
+    /// `google.protobuf.BoolValue`
+    #[prost(message, optional, tag = "2")]
+    append: Option<bool>,
+}
+
+impl HeaderValueOption {
+    fn into_operation(self, appends_by_default: bool) -> Option<HeaderOperation> {
+        let (name, value) = self.header?.into_text();
+        let appends = self.append.unwrap_or(appends_by_default);
+        Some(HeaderOperation::new(if appends { Operation::Append } else { Operation::Replace }, name, value))
+    }
 }
 
 /// `HeaderValue`
@@ -101,6 +136,30 @@ struct Header {
     /// The value in place of `value`.
     #[prost(bytes = "vec", tag = "3")]
     raw_value: Vec<u8>,
+}
+
+impl Header {
+    fn into_text(self) -> (String, String) {
+        let raw = String::from_utf8_lossy(&self.raw_value).into_owned();
+        (self.key, if raw.is_empty() { self.value } else { raw })
+    }
+}
+
+impl From<OkHttpResponse> for RouteDirective {
+    /// Envoy replaces headers of the request and adds those of the response, unless the service says otherwise.
+    fn from(ok: OkHttpResponse) -> Self {
+        let removed = |name: String| HeaderOperation::new(Operation::Remove, name, "");
+        let parameters = ok.query_parameters_to_set.into_iter();
+        let set = parameters
+            .map(|set| HeaderOperation::new(Operation::Replace, format!("?{}", set.key), set.value));
+        let headers = ok.headers.into_iter().filter_map(|header| header.into_operation(false));
+        let parameters = ok.query_parameters_to_remove.into_iter().map(|name| removed(format!("?{name}")));
+        let added = ok.response_headers_to_add.into_iter();
+        let response = added.filter_map(|header| header.into_operation(true)).collect();
+        let request =
+            ok.headers_to_remove.into_iter().map(removed).chain(headers).chain(parameters).chain(set);
+        Self { request: request.collect(), response }
+    }
 }
 
 /// Makes the call of a question.
@@ -124,17 +183,14 @@ pub(super) fn decision(answer: &HttpResponse) -> Result<Decision, AskError> {
     }
     if status.code == 0 {
         return if response.denied_response.is_none() {
-            Ok(Decision::Allowed)
+            Ok(Decision::Allowed(response.ok_response.unwrap_or_default().into()))
         } else {
             Err(AskError::Undecided)
         };
     }
     let response = response.denied_response.map(|denied| {
         let headers = denied.headers.into_iter().filter_map(|option| option.header);
-        let headers = headers.map(|Header { key, value, raw_value }| {
-            let raw = String::from_utf8_lossy(&raw_value).into_owned();
-            (key, if raw.is_empty() { value } else { raw })
-        });
+        let headers = headers.map(Header::into_text);
         client_response(denied.status.map_or(0, |status| status.code), headers, &denied.body)
     });
     Ok(Decision::Denied { code: status.code, message: status.message, response })
@@ -146,5 +202,25 @@ fn is_outage(answer: &HttpResponse) -> bool {
         // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, ABORTED, INTERNAL, UNAVAILABLE
         Some(code) => ["1", "2", "4", "8", "10", "13", "14"].contains(&code),
         None => answer.status().is_server_error(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_the_query_are_set_and_removed_by_header_operations() {
+        let parameter = QueryParameter { key: "tenant".to_owned(), value: "shop".to_owned() };
+        let ok = OkHttpResponse {
+            query_parameters_to_set: vec![parameter],
+            query_parameters_to_remove: vec!["debug".to_owned()],
+            ..OkHttpResponse::default()
+        };
+        let expected = [
+            HeaderOperation::new(Operation::Remove, "?debug", ""),
+            HeaderOperation::new(Operation::Replace, "?tenant", "shop"),
+        ];
+        assert_eq!(RouteDirective::from(ok).request, expected);
     }
 }

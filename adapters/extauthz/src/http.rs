@@ -8,7 +8,7 @@ use mixer_adapter_core::{
 };
 
 use super::{
-    decision::{Decision, client_response},
+    decision::{Decision, HeaderOperation, Operation, RouteDirective, client_response},
     error::AskError,
     question::{DEPTH, Question},
 };
@@ -54,6 +54,27 @@ fn with_header(request: HttpRequest, name: HeaderName, value: &str) -> Result<Ht
         Ok(_) => Ok(request.header(name, value)),
         Err(_) => Err(AskError::Header(name.to_string())),
     }
+}
+
+/// Reads an answer that allows. The upstream receives the headers with these names.
+pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) -> Decision {
+    // A header that the client has sent under such a name is not the service's.
+    let removed = |name: &HeaderName| HeaderOperation::new(Operation::Remove, name.as_str(), "");
+    let values = |name: &HeaderName| {
+        let values =
+            answer.headers().get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let operations = values.enumerate().map(|(index, value)| {
+            let operation = if index == 0 { Operation::Replace } else { Operation::Append };
+            HeaderOperation::new(operation, name.as_str(), value)
+        });
+        operations.collect::<Vec<_>>()
+    };
+    let of_header = |name: &HeaderName| match values(name) {
+        none if none.is_empty() => vec![removed(name)],
+        some => some,
+    };
+    let request = upstream_headers.iter().flat_map(of_header).collect();
+    Decision::Allowed(RouteDirective { request, response: Vec::new() })
 }
 
 /// Reads an answer that does not allow. Its client receives the headers with these names.

@@ -81,7 +81,7 @@ impl ExtAuthz {
     async fn ask(&self, call: &Call<authorization::InstanceMsg>) -> Result<Decision, AskError> {
         let question = Question::new(call)?;
         let _permit = self.calls.acquire().await;
-        let ExtAuthzSettings { url, protocol, client_headers, .. } = &self.settings;
+        let ExtAuthzSettings { url, protocol, client_headers, upstream_headers, .. } = &self.settings;
         let request = match protocol {
             Protocol::Grpc => grpc::request(&self.http, url, question),
             Protocol::Http => http::request(&self.http, url, &question)?,
@@ -94,8 +94,12 @@ impl ExtAuthz {
         let answer = request.send().await.map_err(AskError::Unavailable)?;
         match protocol {
             Protocol::Grpc => grpc::decision(&answer),
-            Protocol::Http if answer.status() == StatusCode::OK => Ok(Decision::Allowed),
-            Protocol::ForwardAuth if answer.status().is_success() => Ok(Decision::Allowed),
+            Protocol::Http if answer.status() == StatusCode::OK => {
+                Ok(http::allowed(&answer, upstream_headers))
+            }
+            Protocol::ForwardAuth if answer.status().is_success() => {
+                Ok(http::allowed(&answer, upstream_headers))
+            }
             Protocol::Http | Protocol::ForwardAuth => http::denial(answer, client_headers),
         }
     }

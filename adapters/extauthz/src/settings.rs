@@ -36,6 +36,7 @@ pub struct ExtAuthzSettings {
     pub(super) on_error: OnError,
     pub(super) max_concurrent_calls: usize,
     pub(super) client_headers: Vec<HeaderName>,
+    pub(super) upstream_headers: Vec<HeaderName>,
 }
 
 impl Settings for ExtAuthzSettings {
@@ -49,10 +50,14 @@ impl Settings for ExtAuthzSettings {
         let caching_interval = caching_interval.range(Duration::ZERO..=DAY).or(Duration::ZERO);
         let calls = (params.max_concurrent_calls != 0).then_some(params.max_concurrent_calls);
         let calls = faults.number("max_concurrent_calls", calls).range(1..=10_000).or(100);
-        let client_headers = params.client_headers.iter().enumerate().filter_map(|(index, name)| {
-            faults.check(format!("client_headers[{index}]"), name.parse::<HeaderName>())
-        });
-        let client_headers: Vec<_> = client_headers.collect();
+        let mut names = |field: &str, names: &[String]| -> Vec<HeaderName> {
+            let parsed = names.iter().enumerate().filter_map(|(index, name)| {
+                faults.check(format!("{field}[{index}]"), name.parse::<HeaderName>())
+            });
+            parsed.collect()
+        };
+        let client_headers = names("client_headers", &params.client_headers);
+        let upstream_headers = names("upstream_headers", &params.upstream_headers);
         let client_headers =
             if params.client_headers.is_empty() { CLIENT_HEADERS.to_vec() } else { client_headers };
         let url = faults.url("url", &params.url).required()?;
@@ -71,6 +76,7 @@ impl Settings for ExtAuthzSettings {
             on_error,
             max_concurrent_calls: usize::try_from(calls).unwrap_or(1),
             client_headers,
+            upstream_headers,
         })
     }
 }

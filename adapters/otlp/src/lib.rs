@@ -29,6 +29,9 @@ mod config {
 pub use config::{Params, params};
 pub use settings::OtlpSettings;
 
+/// How long a handler closes while the collector does not accept what waits: within `--grace`.
+const CLOSE: Duration = Duration::from_secs(2);
+
 /// The handler: the queues to the collector, and the metrics that are to be sent.
 #[derive(Debug)]
 pub struct Otlp {
@@ -37,7 +40,6 @@ pub struct Otlp {
     data_points: Exporter,
     log_records: Exporter,
     spans: Exporter,
-    timeout: Duration,
 }
 
 impl Adapter for Otlp {
@@ -85,7 +87,6 @@ impl Adapter for Otlp {
             data_points,
             log_records: exporter(Signal::Logs, limits, "log_records_lost"),
             spans: exporter(Signal::Traces, limits, "spans_lost"),
-            timeout: settings.timeout,
         })
     }
 
@@ -93,7 +94,7 @@ impl Adapter for Otlp {
         self.metrics.export(&self.data_points);
         let close = |exporter: &Exporter| {
             let exporter = exporter.clone();
-            async move { exporter.close(self.timeout).await }
+            async move { exporter.close(CLOSE).await }
         };
         tokio::join!(close(&self.data_points), close(&self.log_records), close(&self.spans));
     }

@@ -8,7 +8,8 @@ use mixer_adapter::{
 };
 use mixer_adapter_core::framework::json::read_params;
 use mixer_adapters::{
-    authzen::AuthZen, denier::Denier, extauthz::ExtAuthz, list::List, noop::Noop, prometheus::Prometheus,
+    authzen::AuthZen, denier::Denier, extauthz::ExtAuthz, list::List, noop::Noop, otlp::Otlp,
+    prometheus::Prometheus,
 };
 use serde_json::Value as Json;
 
@@ -46,5 +47,6 @@ fn every_example_is_taken_by_its_adapter() {
     taken::<ExtAuthz, _>("extauthz");
     taken::<List, _>("list");
     taken::<Noop, _>("noop");
+    taken::<Otlp, _>("otlp");
     taken::<Prometheus, _>("prometheus");
 }

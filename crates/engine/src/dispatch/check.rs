@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     DispatchError, FailureTexts, Request,
     calls::{CompletedCall, for_each_call},
+    direct_response::header_operations,
     evaluator::Evaluator,
     max_wait,
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
@@ -19,6 +20,7 @@ use super::{
 use crate::{
     answer::{AnswerDetails, CheckAnswer},
     policy::{FailureEffect, fatal},
+    proto::istio::mixer::v1::RouteDirective,
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
@@ -41,12 +43,22 @@ struct WithOutput {
     output: Option<Bytes>,
 }
 
+/// The answer of an adapter.
+struct DecodedAnswer {
+    result: CheckResult,
+    output: Option<Bytes>,
+    /// Of an answer that allows.
+    operations: Option<RouteDirective>,
+}
+
 /// A check, with the results of calls in the order of completion.
 pub(super) struct Check<'r, 's> {
     pub(super) evaluator: Evaluator<'r, 's>,
     merged: MergedResult,
     /// The position of the namespace whose header operations apply.
     operating: usize,
+    /// Header operations of adapters that allowed the request, with the positions of their actions.
+    adapter_operations: Vec<((usize, usize), RouteDirective)>,
     /// By index of the entry, of the rules whose header operations apply.
     pub(super) outputs: Vec<Option<Bytes>>,
     /// The rules whose adapters denied the request.
@@ -72,6 +84,7 @@ impl<'r, 's> Check<'r, 's> {
             evaluator,
             merged: MergedResult::default(),
             operating: 0,
+            adapter_operations: Vec::new(),
             outputs: Vec::new(),
             denying: Vec::new(),
             failure_details: Vec::new(),
@@ -101,13 +114,14 @@ impl<'r, 's> Check<'r, 's> {
             self.evaluator.failures.push(failure);
         }
         let hidden = self.apply_policy()?;
-        if !self.merged.is_denied()
-            && let Some(conditions) = plan.conditions.get_mut(operating)
-        {
-            let directive = self.header_operations(operations, conditions);
-            self.apply_policy()?;
-            if !self.merged.is_denied() {
-                self.merged.directive = directive;
+        if !self.merged.is_denied() {
+            let mut directive = self.operations_of_adapters();
+            if let Some(conditions) = plan.conditions.get_mut(operating) {
+                self.header_operations(operations, conditions, &mut directive);
+                self.apply_policy()?;
+            }
+            if !self.merged.is_denied() && directive != RouteDirective::default() {
+                self.merged.directive = Some(directive);
             }
         }
         if self.merged.is_denied() {
@@ -130,8 +144,8 @@ impl<'r, 's> Check<'r, 's> {
     /// answer is late.
     fn add(&mut self, call: &CompletedCall<'_>) -> Option<Instant> {
         let decoded = decode(call);
-        self.evaluator.record.trace(|| call.step(decoded.as_ref().map(|(result, _)| describe(result))));
-        let (result, output) = match decoded {
+        self.evaluator.record.trace(|| call.step(decoded.as_ref().map(|decoded| describe(&decoded.result))));
+        let DecodedAnswer { result, output, operations } = match decoded {
             Ok(decoded) => decoded,
             Err(status) => {
                 let failure = self.evaluator.failure(call, &status);
@@ -146,6 +160,8 @@ impl<'r, 's> Check<'r, 's> {
         let is_denied = result.status.as_ref().is_some_and(|status| status.code != 0);
         self.merged.add(call.denial_name(), result);
         let planned = &call.planned;
+        let position = (planned.rules, planned.entry.index);
+        self.adapter_operations.extend(operations.map(|operations| (position, operations)));
         if planned.rules == self.operating
             && let Some(place) = self.outputs.get_mut(planned.entry.index)
         {
@@ -162,6 +178,17 @@ impl<'r, 's> Check<'r, 's> {
         self.denying.push(planned.group.rule.clone());
         let context = self.evaluator.context;
         context.is_strict.then(|| Instant::now() + max_wait(context.caller, DENIAL_GRACE))
+    }
+
+    /// Returns the header operations of the adapters, in the order of their actions.
+    fn operations_of_adapters(&mut self) -> RouteDirective {
+        self.adapter_operations.sort_by_key(|(position, _)| *position);
+        let mut all = RouteDirective::default();
+        for (_, operations) in self.adapter_operations.drain(..) {
+            all.request_header_operations.extend(operations.request_header_operations);
+            all.response_header_operations.extend(operations.response_header_operations);
+        }
+        all
     }
 
     /// Applies the failure policy to the failures so far. Behind Envoy an adapter's denial takes precedence: Envoy may allow requests
@@ -190,16 +217,19 @@ impl<'r, 's> Check<'r, 's> {
     }
 }
 
-/// Decodes an adapter's result, and the output if its template has one.
-fn decode(call: &CompletedCall<'_>) -> Result<(CheckResult, Option<Bytes>), tonic::Status> {
+/// Decodes an adapter's result, with the output if its template has one, and the header operations if it allows.
+fn decode(call: &CompletedCall<'_>) -> Result<DecodedAnswer, tonic::Status> {
     let bytes = call.answer.clone()?;
-    let decoded = match call.planned.destination.template.variety() {
+    let (result, output) = match call.planned.destination.template.variety() {
         Variety::CheckWithOutput => {
-            WithOutput::decode(bytes).map(|answer| (answer.result.unwrap_or_default(), answer.output))
+            let answer = WithOutput::decode(bytes).map_err(undecodable)?;
+            (answer.result.unwrap_or_default(), answer.output)
         }
-        _ => CheckResult::decode(bytes).map(|result| (result, None)),
+        _ => (CheckResult::decode(bytes).map_err(undecodable)?, None),
     };
-    decoded.map_err(undecodable)
+    let status = result.status.as_ref().filter(|status| status.code == 0);
+    let operations = status.map(header_operations).transpose().map_err(undecodable)?.flatten();
+    Ok(DecodedAnswer { result, output, operations })
 }
 
 /// The failure of a call whose answer is invalid.

@@ -1,6 +1,7 @@
-//! Direct responses: the status, headers and body with which a denial is answered (docs/behaviour/adapter-calls.md#direct-responses).
+//! What answers of adapters change besides the outcome: the response to a denied client (docs/behaviour/adapter-calls.md#direct-responses), and
+//! the headers of an allowed request.
 
-use prost::Message as _;
+use prost::{DecodeError, Message as _, Name as _};
 
 use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
 use mixer_adapter_core::proto::{Any, Status, istio::policy::v1beta1::DirectHttpResponse};
@@ -36,6 +37,16 @@ pub(super) fn direct_response(status: &Status) -> Option<RouteDirective> {
         direct_response_code: code,
         direct_response_body: response.body,
     })
+}
+
+/// Extracts the header operations from the details of an answer that allows: those of a `RouteDirective`.
+pub(super) fn header_operations(status: &Status) -> Result<Option<RouteDirective>, DecodeError> {
+    let mut details = status.details.iter();
+    let Some(detail) = details.find(|detail| detail.message_name() == RouteDirective::full_name()) else {
+        return Ok(None);
+    };
+    let directive = RouteDirective::decode(detail.value.clone())?;
+    Ok(Some(RouteDirective { direct_response_code: 0, direct_response_body: String::new(), ..directive }))
 }
 
 /// Maps a code of `google.rpc` to an HTTP status (docs/behaviour/adapter-calls.md#http-status-of-a-code).

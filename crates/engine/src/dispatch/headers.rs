@@ -16,14 +16,14 @@ use crate::{
 };
 
 impl<'s> Check<'_, 's> {
-    /// Returns the header operations of the matching rules; `None` if there are none. Adds the rules and the outputs of their actions
-    /// to the details of a strict request.
+    /// Adds the header operations of the matching rules to a directive, and the rules and the outputs of their actions to the details of a
+    /// strict request.
     pub(super) fn header_operations(
         &mut self,
         rules: &'s Rules,
         conditions: &mut Conditions<'s>,
-    ) -> Option<RouteDirective> {
-        let mut directive = RouteDirective::default();
+        directive: &mut RouteDirective,
+    ) {
         self.evaluator.phase = Phase::Headers;
         let context = self.evaluator.context;
         for rule in &rules.operations {
@@ -43,7 +43,7 @@ impl<'s> Check<'_, 's> {
             if context.is_strict {
                 self.details.add_outputs(rule, &extra);
             }
-            let RouteDirective { request_header_operations, response_header_operations, .. } = &mut directive;
+            let RouteDirective { request_header_operations, response_header_operations, .. } = directive;
             for template in &rule.request {
                 self.evaluator.operate(rule, template, &extra, request_header_operations);
             }
@@ -51,7 +51,6 @@ impl<'s> Check<'_, 's> {
                 self.evaluator.operate(rule, template, &extra, response_header_operations);
             }
         }
-        (directive != RouteDirective::default()).then_some(directive)
     }
 }
 
