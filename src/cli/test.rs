@@ -81,7 +81,18 @@ struct Expected {
     quotas: BTreeMap<String, i64>,
     #[serde(default)]
     headers: ExpectedHeaders,
+    #[serde(default)]
+    response: ExpectedResponse,
     reports: Option<BTreeMap<String, Json>>,
+}
+
+/// The response to a denied request.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectedResponse {
+    status: Option<u32>,
+    /// A part of the body.
+    body: Option<String>,
 }
 
 /// The resulting headers, by name.
@@ -185,7 +196,9 @@ impl Case {
             && expect.error.is_none()
             && expect.quotas.is_empty()
             && expect.headers.request.is_empty()
-            && expect.headers.response.is_empty();
+            && expect.headers.response.is_empty()
+            && expect.response.status.is_none()
+            && expect.response.body.is_none();
         if !only_reports {
             let mut request = check_request(&attributes, all_words());
             for (name, amount) in &self.quotas {
@@ -241,6 +254,15 @@ impl Expected {
         let (request, response) = directive.map_or((&[][..], &[][..]), |directive| {
             (&directive.request_header_operations, &directive.response_header_operations)
         });
+        let (status, body) = directive.map_or((0, ""), |directive| {
+            (directive.direct_response_code, directive.direct_response_body.as_str())
+        });
+        if let Some(expected) = self.response.status.filter(|expected| *expected != status) {
+            failures.push(format!("status of the response: expected {expected}, got {status}"));
+        }
+        if let Some(part) = self.response.body.as_deref().filter(|part| !body.contains(part)) {
+            failures.push(format!("body of the response: expected {part:?}, got {body:?}"));
+        }
         compare_headers("request", &self.headers.request, request, failures);
         compare_headers("response", &self.headers.response, response, failures);
         for (name, expected) in &self.quotas {

@@ -1,6 +1,5 @@
 //! The question to the service.
 
-use mixer_adapter_core::value::Value;
 use mixer_adapter_templates::authorization::InstanceMsg;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -45,7 +44,7 @@ impl Evaluation {
             subject.properties.insert(groups_property.to_owned(), groups.into());
         }
         for (name, value) in given.properties {
-            subject.set(&name, to_json(value));
+            subject.set(&name, value.into());
         }
         let given = instance.action.clone().unwrap_or_default();
         let mut resource = Entity::new("route", given.path);
@@ -57,7 +56,7 @@ impl Evaluation {
         let mut action = Action { name: given.method, properties: Map::new() };
         let mut context = Map::new();
         for (name, value) in given.properties {
-            let value = to_json(value);
+            let value = Json::from(value);
             match name.split_once('.') {
                 Some(("resource", name)) => resource.set(name, value),
                 Some(("context", name)) => _ = context.insert(name.to_owned(), value),
@@ -79,17 +78,5 @@ impl Entity {
             "id" => self.id = value,
             _ => _ = self.properties.insert(name.to_owned(), value),
         }
-    }
-}
-
-/// Converts a value; kinds that JSON does not have become texts.
-fn to_json(value: Value) -> Json {
-    match value {
-        Value::Unspecified => Json::Null,
-        Value::Int64(number) => number.into(),
-        Value::Double(number) => number.into(),
-        Value::Bool(truth) => truth.into(),
-        Value::StringMap(map) => map.value.into_iter().collect(),
-        text => text.to_string().into(),
     }
 }

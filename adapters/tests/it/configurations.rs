@@ -19,7 +19,7 @@ fn examples() -> Vec<PathBuf> {
 #[test]
 fn every_example_is_valid_and_passes_its_tests() {
     let examples = examples();
-    assert_eq!(examples.len(), 15);
+    assert_eq!(examples.len(), 16);
     for example in examples {
         let example = example.to_str().unwrap();
         let validated = run(&["validate", example]);

@@ -16,6 +16,7 @@ mod configurations;
 mod curl;
 mod decision_log;
 mod decisions;
+mod denial_forms;
 mod deploy;
 mod differential;
 mod envoy;

@@ -29,17 +29,20 @@ pub enum FailureCause {
     Instance,
     /// The value of a header could not be evaluated.
     Header,
+    /// The response to a denied request is not in the form of its rule.
+    Denial,
     /// A call ended with this code, or its answer could not be used.
     Call(Code),
 }
 
 impl FailureCause {
-    /// Returns `condition`, `instance`, `header`, or the name of the code.
+    /// Returns `condition`, `instance`, `header`, `denial`, or the name of the code.
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::Condition => "condition".into(),
             Self::Instance => "instance".into(),
             Self::Header => "header".into(),
+            Self::Denial => "denial".into(),
             Self::Call(code) => status_name(code as i32),
         }
     }

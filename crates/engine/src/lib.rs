@@ -14,6 +14,7 @@ mod control;
 mod counts;
 mod decision_id;
 pub mod decision_log;
+mod denial;
 pub mod dictionary;
 pub mod dispatch;
 mod engine;

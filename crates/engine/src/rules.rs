@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     attribute::Vocabulary,
     cache::CachePolicy,
+    denial::DenialForm,
     expression::{Expression, Language},
     handler::RuntimeHandler,
     instance::Instance,
@@ -65,6 +66,8 @@ pub(crate) struct Group {
     /// Whether evaluations of the rule are counted here: in one group of each rule and table.
     pub(crate) is_counted: bool,
     pub(crate) caching: CachePolicy,
+    /// The form of its denials.
+    pub(crate) denial: Option<Arc<DenialForm>>,
     /// The index of the action in the rule.
     pub(crate) action: usize,
     pub(crate) condition: usize,
@@ -157,8 +160,11 @@ impl Rules {
         let operations = self.operations.iter().flat_map(|rule| rule.request.iter().chain(&rule.response));
         let headers = operations.flat_map(|template| &template.values);
         let groups = self.destinations.iter().flat_map(|destination| &destination.groups);
+        let forms = groups.clone().filter_map(|group| group.denial.as_deref());
+        let denials = forms.flat_map(|form| form.slots.iter().copied());
         let entries = groups.flat_map(|group| &group.entries);
-        conditions.chain(headers).flat_map(Expression::slots).chain(entries.flat_map(Entry::slots))
+        let conditions = conditions.chain(headers).flat_map(Expression::slots);
+        conditions.chain(denials).chain(entries.flat_map(Entry::slots))
     }
 }
 

@@ -156,6 +156,13 @@ pub enum Step {
         /// The effect, or the reason for skipping it.
         outcome: String,
     },
+    /// The response to a denied request was given the form of the rule.
+    Denial {
+        /// The rule.
+        rule: String,
+        /// The response, or why it has not that form.
+        outcome: String,
+    },
     /// The results were merged.
     Merged {
         /// The merged status.
@@ -407,6 +414,7 @@ impl fmt::Display for Step {
                 writeln!(f, "  attribute {attribute} was there already")
             }
             Step::Header { rule, header, outcome } => writeln!(f, "  header {header} by {rule}: {outcome}"),
+            Step::Denial { rule, outcome } => writeln!(f, "  response by {rule}: {outcome}"),
             Step::Merged { outcome } => writeln!(f, "merged: {outcome}"),
         }
     }

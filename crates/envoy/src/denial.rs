@@ -53,7 +53,8 @@ pub(crate) fn denied_response(
     DeniedHttpResponse { status: Some(HttpStatus { code }), headers, body }
 }
 
-const GRPC_HEADERS: [&str; 3] = ["grpc-message", "grpc-status", "grpc-status-details-bin"];
+/// The headers of a denial to a client of gRPC that only this server sets, and the type of another body.
+const GRPC_HEADERS: [&str; 4] = ["content-type", "grpc-message", "grpc-status", "grpc-status-details-bin"];
 
 /// The bytes that gRPC encodes in the text of a status: everything but printable ASCII, and the percent sign.
 const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');

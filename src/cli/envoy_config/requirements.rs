@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use mixer_adapter_config::{
-    ConfigSet, Instance, Kind, ResourceName, Spec, Target, proto::istio::policy::v1beta1::Rule,
+    ConfigSet, Instance, Kind, Resource, ResourceName, Spec, Target, annotations::DENIAL,
+    proto::istio::policy::v1beta1::Rule,
 };
 use mixer_adapter_core::{
     framework::dynamic::{DescriptorSet, DynamicTemplate},
@@ -56,13 +57,14 @@ impl Requirements {
         let mut requirements = Self::default();
         for entry in set.of_role(Kind::Rule) {
             if let Ok(Spec::Rule(rule)) = entry.spec.as_deref() {
-                requirements.add(set, entry.resource.name.namespace(), rule);
+                requirements.add(set, &entry.resource, rule);
             }
         }
         requirements
     }
 
-    fn add(&mut self, set: &ConfigSet, namespace: &str, rule: &Rule) {
+    fn add(&mut self, set: &ConfigSet, resource: &Resource, rule: &Rule) {
+        let namespace = resource.name.namespace();
         let condition = reads(&rule.r#match);
         let operations = rule.request_header_operations.iter().chain(&rule.response_header_operations);
         let operations: BTreeSet<Read> =
@@ -99,6 +101,12 @@ impl Requirements {
         }
         if checks {
             self.note(&condition);
+            let form = resource.annotations.get(DENIAL);
+            let form: Option<Json> = form.and_then(|form| serde_saphyr::from_str(form).ok());
+            let mut inputs = BTreeSet::new();
+            form.iter().for_each(|form| add_strings(form, &mut inputs));
+            self.underscores |= inputs.iter().filter_map(header).any(|name| name.contains('_'));
+            self.note(&inputs);
         }
     }
 

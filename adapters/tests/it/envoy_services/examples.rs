@@ -53,7 +53,7 @@ const fn example(
     Example { name, flags, requests, logged_by }
 }
 
-const EXAMPLES: [Example; 17] = [
+const EXAMPLES: [Example; 18] = [
     // A client without a certificate has no namespace.
     example("allow-namespaces", &[], &[expected("GET", "/", &[], 403, "is not whitelisted")], None),
     // No service listens there.
@@ -108,6 +108,33 @@ const EXAMPLES: [Example; 17] = [
             expected("GET", "/x/../admin?", &[], 403, ""),
             expected("GET", "/internal/x", &[], 403, ""),
             expected("GET", "/administrators", &[], 200, ""),
+        ],
+        None,
+    ),
+    // Equal denials of other paths are cached each for itself.
+    example(
+        "denial-responses",
+        &[],
+        &[
+            expected(
+                "GET",
+                "/account?a=b&c",
+                &[],
+                302,
+                "(location: https://login.example.com/?return=%2Faccount%3Fa%3Db%26c)",
+            ),
+            expected(
+                "POST",
+                "/api/a",
+                &[],
+                403,
+                r#""message":"the API is read-only"},"path":"/api/a","retry":false}"#,
+            ),
+            expected("POST", "/api/b", &[], 403, r#""path":"/api/b""#),
+            expected("POST", "/api/a", &[], 403, r#""path":"/api/a""#),
+            expected("POST", "/api/c", &[], 403, "(content-type: application/json)"),
+            expected("POST", "/api/c", &["content-type: application/grpc"], 200, "(grpc-status: 7)"),
+            expected("GET", "/api/a", &[], 200, ""),
         ],
         None,
     ),

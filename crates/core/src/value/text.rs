@@ -26,6 +26,20 @@ impl fmt::Display for Value {
     }
 }
 
+/// Kinds that JSON does not have become texts.
+impl From<Value> for serde_json::Value {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Unspecified => Self::Null,
+            Value::Int64(number) => number.into(),
+            Value::Double(number) => number.into(),
+            Value::Bool(truth) => truth.into(),
+            Value::StringMap(map) => map.value.into_iter().collect(),
+            text => text.to_string().into(),
+        }
+    }
+}
+
 impl fmt::Display for IpAddress {
     /// Writes the address as Go does: bytes that are not an address in hexadecimal after a question mark, no bytes as `<nil>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

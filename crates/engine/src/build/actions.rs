@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    annotations::cache_policy,
+    annotations::{cache_policy, denial_form},
     condition::{compile_condition, warn_of_condition},
     evasion,
     faults::of_expression,
@@ -75,8 +75,13 @@ fn rule(
     }
     faults.extend(evasion::of_rule(resource, &condition, expression.as_ref(), &actions, vocabulary));
     let (language, caching) = (language(resource), cache_policy(resource, faults));
+    let denial = denial_form(resource, vocabulary, faults);
+    if denial.is_some() && !actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check) {
+        let reason = "the rule has the form of a denial, and no action that denies";
+        faults.push(resource.warning("", reason));
+    }
     let (name, origin) = (resource.name.clone(), resource.origin.clone());
-    Some(RuleSpec { name, origin, language, caching, condition, expression, actions, headers })
+    Some(RuleSpec { name, origin, language, caching, denial, condition, expression, actions, headers })
 }
 
 /// Resolves an action. Unknown instances are dropped; without its handler or any instance, so is the action.

@@ -35,7 +35,7 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
 
 /// Adds a rule to the tables of a snapshot.
 pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
-    let RuleSpec { name, origin, language, caching, condition, expression, actions, headers } = rule;
+    let RuleSpec { name, origin, language, caching, denial, condition, expression, actions, headers } = rule;
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();
     let place = RulePlace {
@@ -74,6 +74,7 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
                     counts: counts.clone(),
                     is_counted,
                     caching,
+                    denial: denial.clone(),
                     action: action_index,
                     condition,
                     entries: vec![entry],

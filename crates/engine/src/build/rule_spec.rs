@@ -6,6 +6,7 @@ use super::instances::InstanceSpec;
 use crate::{
     attribute::Vocabulary,
     cache::CachePolicy,
+    denial::DenialForm,
     expression::{Expression, Language},
     output::Outputs,
     rules::HeaderTemplate,
@@ -20,6 +21,7 @@ pub(super) struct RuleSpec {
     pub(super) origin: Origin,
     pub(super) language: Language,
     pub(super) caching: CachePolicy,
+    pub(super) denial: Option<Arc<DenialForm>>,
     /// The source of the condition without surrounding white space.
     pub(super) condition: String,
     /// `None` if it always matches.

@@ -158,10 +158,16 @@ impl<'r, 's> Check<'r, 's> {
             }
         };
         let is_denied = result.status.as_ref().is_some_and(|status| status.code != 0);
-        self.merged.add(call.denial_name(), result);
         let planned = &call.planned;
         let position = (planned.rules, planned.entry.index);
         self.adapter_operations.extend(operations.map(|operations| (position, operations)));
+        let form = planned.group.denial.as_deref().filter(|_| is_denied && !self.merged.is_denied());
+        let status = form.and_then(|_| result.status.clone());
+        self.merged.add(call.denial_name(), result);
+        if let (Some(form), Some(status)) = (form, status) {
+            let response = self.merged.directive.take();
+            self.merged.directive = self.evaluator.form_denial(&planned.group.rule, form, &status, response);
+        }
         if planned.rules == self.operating
             && let Some(place) = self.outputs.get_mut(planned.entry.index)
         {

@@ -50,7 +50,7 @@ pub(super) fn header_operations(status: &Status) -> Result<Option<RouteDirective
 }
 
 /// Maps a code of `google.rpc` to an HTTP status (docs/behaviour/adapter-calls.md#http-status-of-a-code).
-fn http_code(code: i32) -> u32 {
+pub(super) fn http_code(code: i32) -> u32 {
     match code {
         0 => 200,
         1 => 408,

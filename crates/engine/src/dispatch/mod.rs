@@ -5,6 +5,7 @@ mod cached;
 mod calls;
 mod check;
 mod context;
+mod denial;
 mod details;
 mod direct_response;
 mod evaluation;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Annotations, faults};
 use crate::cache::CachePolicy;
-use mixer_adapter_config::{Resource, ValidationError};
+use mixer_adapter_config::{Resource, ValidationError, annotations::DENIAL};
 use mixer_adapter_core::value::parse_duration;
 
 /// The maximum duration of validity of answers of the rule.
@@ -18,7 +18,8 @@ const MAX_STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the policy of a rule. If an annotation is not valid, answers are not reused.
 pub(in super::super) fn cache_policy(resource: &Resource, found: &mut Vec<ValidationError>) -> CachePolicy {
-    let mut annotations = Annotations::new(&resource.annotations, "rules", &[MAX_AGE, STALE_IF_ERROR]);
+    let mut annotations =
+        Annotations::new(&resource.annotations, "rules", &[MAX_AGE, STALE_IF_ERROR, DENIAL]);
     let max_age = annotations.read(MAX_AGE, "a duration like \"300ms\", \"5s\" or \"1m30s\"", duration);
     let stale_if_error =
         annotations.read(STALE_IF_ERROR, "a duration of at most 24 hours, like \"30s\" or \"5m\"", |text| {

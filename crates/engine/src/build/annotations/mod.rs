@@ -1,6 +1,7 @@
 //! Annotations of this project, whose names begin with `mixer-adapter/`.
 
 mod caching;
+mod denial;
 mod quotas;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use mixer_adapter_config::{Resource, ValidationError};
 
 pub(super) use caching::cache_policy;
+pub(super) use denial::denial_form;
 pub(super) use quotas::quota_settings;
 
 /// The prefix of this project's annotations.
