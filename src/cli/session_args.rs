@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 
 use super::UsageError;
 use crate::service::RedisSessions;
-use mixer_adapter_redis::{Client, ConnectionError, Connector, Servers, Topology};
+use mixer_adapter_redis::{Client, ConnectionError, Connector, Servers, Topology, UrlError};
 
 /// Where servers share sessions.
 #[derive(Debug, Args)]
@@ -52,7 +52,12 @@ const KEY_PREFIX: &str = "mixer-adapter";
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn redis_url(url: &str) -> anyhow::Result<Servers> {
-    Ok(Servers::parse(url)?)
+    Servers::parse(url).map_err(|error| match error {
+        UrlError::UserInfo => anyhow!(
+            "must not have a user name or a password; they are in --sessions-username and --sessions-password-file"
+        ),
+        error => error.into(),
+    })
 }
 
 /// Sessions in Redis, and why it is not reached.

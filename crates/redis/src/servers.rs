@@ -46,7 +46,7 @@ pub enum UrlError {
     #[error("is not the URL of a Redis; write it like `redis://host:6379/0` or `rediss://host:6379`")]
     Invalid,
     /// It has a user name or a password.
-    #[error("must not have a user name or a password, which have settings of their own")]
+    #[error("must not have a user name or a password; they are in username and password_file")]
     UserInfo,
     /// Its database is not one.
     #[error("must have a database from 0 to 9999 after the host: `redis://host:6379/0`")]
