@@ -68,6 +68,17 @@ pub(super) struct LeasedGrant {
     pub(super) reset_after: Duration,
 }
 
+/// The leases of a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// The amount that can be granted from memory.
+    pub(super) left: i64,
+    /// The amount that was granted from the same leases.
+    pub(super) used: i64,
+    /// The least amount that the store had left of a limit, and how long ago that was.
+    pub(super) store: Option<(i64, Duration)>,
+}
+
 /// How a request is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -259,14 +270,16 @@ impl Leases {
         counters.filter(|(_, returns)| !returns.is_empty()).collect()
     }
 
-    /// Returns the amounts that can be granted from memory, by quota.
-    pub(super) fn held(&self) -> BTreeMap<Arc<str>, i64> {
-        let mut held = BTreeMap::new();
+    /// Returns the state of the leases by quota.
+    pub(super) fn held(&self, now: Duration) -> BTreeMap<Arc<str>, Held> {
+        let mut held = BTreeMap::<Arc<str>, Held>::new();
         for counter in self.counters.values() {
-            let left = counter.lease.as_ref().map_or(0, |lease| lease.given.amount - lease.used);
-            match held.get_mut(&counter.quota) {
-                Some(sum) => *sum += left,
-                None => _ = held.insert(counter.quota.clone(), left),
+            let of_quota = held.entry(counter.quota.clone()).or_default();
+            let Some(Lease { given, begin, used, .. }) = &counter.lease else { continue };
+            of_quota.left += given.amount - used;
+            of_quota.used += used;
+            if of_quota.store.is_none_or(|(remaining, _)| given.remaining < remaining) {
+                of_quota.store = Some((given.remaining, now.saturating_sub(*begin)));
             }
         }
         held

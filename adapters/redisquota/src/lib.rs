@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 
 use self::{
     fallback::{Fallback, Undecided},
-    lease::{Given, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
+    lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
     store::{Counted, CounterCall, Store},
     window::{Algorithm, Window},
 };
@@ -101,6 +101,39 @@ impl Counts {
     }
 }
 
+/// The state of leases by quota.
+struct LeaseGauges {
+    left: Series<Gauge, 1>,
+    used: Series<Gauge, 1>,
+    remaining: Series<Gauge, 1>,
+    age: Series<Gauge, 1>,
+}
+
+impl LeaseGauges {
+    fn new(metrics: &Metrics) -> Self {
+        let by_quota = |name, help| metrics.gauge(name, help, ["quota"]);
+        Self {
+            left: by_quota("leased", "Amounts that can be granted from memory"),
+            used: by_quota("lease_used", "Amounts that were granted from the current leases"),
+            remaining: by_quota(
+                "lease_remaining",
+                "The least amount that Redis had left of a limit when it gave one of the current leases",
+            ),
+            age: by_quota("lease_remaining_age_seconds", "The time since then"),
+        }
+    }
+
+    /// Shows the leases of a quota. Of one without leases, what Redis had left last stays.
+    fn show(&self, quota: &str, held: Held) {
+        self.left.with([quota]).set(held.left);
+        self.used.with([quota]).set(held.used);
+        if let Some((remaining, age)) = held.store {
+            self.remaining.with([quota]).set(remaining);
+            self.age.with([quota]).set(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
+        }
+    }
+}
+
 /// Returns a function that shows whether there is a connection: by a warning, metrics and the log.
 fn on_change(context: Context) -> impl Fn(Option<&ConnectionError>) + Send + Sync {
     let metrics = context.metrics();
@@ -146,8 +179,7 @@ impl RedisQuota {
         let first_id = RandomState::new().hash_one(id.0.as_str()) >> 1;
         let leases = lease.then(|| Arc::new(Mutex::new(Leases::new(first_id))));
         if let Some(leases) = leases.clone() {
-            let held = metrics.gauge("leased", "Amounts that can be granted from memory", ["quota"]);
-            context.spawn(sweep(leases, store.clone(), timeout, opened, held));
+            context.spawn(sweep(leases, store.clone(), timeout, opened, LeaseGauges::new(metrics)));
         }
         Ok(Self {
             repeated: Dedup::new(limits.deduplication, metrics.events("answers_forgotten")),
@@ -322,17 +354,17 @@ async fn sweep(
     store: Arc<Store>,
     timeout: Duration,
     opened: Instant,
-    shown: Series<Gauge, 1>,
+    gauges: LeaseGauges,
 ) {
     let mut before = BTreeMap::new();
     loop {
         tokio::time::sleep(SWEEP).await;
         let (returns, held) = {
             let mut leases = leases.lock();
-            (leases.sweep(opened.elapsed()), leases.held())
+            (leases.sweep(opened.elapsed()), leases.held(opened.elapsed()))
         };
         for quota in before.keys().chain(held.keys()) {
-            shown.with([quota]).set(held.get(quota).copied().unwrap_or(0));
+            gauges.show(quota, held.get(quota).copied().unwrap_or_default());
         }
         before = held;
         give_back(returns, &store, timeout, |counter, returned| leases.lock().returned(counter, returned))

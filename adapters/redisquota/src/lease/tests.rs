@@ -270,14 +270,16 @@ fn idle_leases_are_returned_and_counters_without_requests_forgotten() {
     let first = trip(leases.request(LEASED, "q", 1, Duration::ZERO));
     leases.taken(LEASED.counter, &first, given(5), Duration::ZERO);
     leases.request(LEASED, "q", 2, Duration::ZERO);
-    assert_eq!((leases.sweep(Duration::ZERO), leases.held()), (Vec::new(), [("q".into(), 3)].into()));
+    let held = Held { left: 3, used: 2, store: Some((100, Duration::from_secs(2))) };
+    assert_eq!(leases.sweep(Duration::ZERO), Vec::new());
+    assert_eq!(leases.held(Duration::from_secs(2)), [("q".into(), held)].into());
     let ended = vec![Return { id: first.id, used: 2 }];
     // Again and again, until the store has it.
     assert_eq!(leases.sweep(Duration::ZERO), [(LEASED, ended.clone())]);
     assert_eq!(leases.sweep(Duration::ZERO), [(LEASED, ended.clone())]);
     leases.returned(LEASED.counter, &ended);
     assert_eq!(leases.sweep(Duration::ZERO), []);
-    assert_eq!((leases.counters.len(), leases.held().len()), (0, 0));
+    assert_eq!((leases.counters.len(), leases.held(Duration::ZERO).len()), (0, 0));
 }
 
 #[test]

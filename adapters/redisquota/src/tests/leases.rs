@@ -14,7 +14,7 @@ pub(super) async fn granted(handler: &RedisQuota, requests: i64) -> i64 {
 
 /// The amount that a handler can grant from memory.
 fn held(handler: &RedisQuota) -> i64 {
-    handler.leases.as_ref().unwrap().lock().held().values().sum()
+    handler.leases.as_ref().unwrap().lock().held(Duration::ZERO).values().map(|held| held.left).sum()
 }
 
 /// The number of requests for the quota `q` that were granted without a trip.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use super::{
     mesh::Mesh,
     support::{
+        debian::Redis,
         envoy::is_there,
         eventually,
-        http::{echo, request},
+        http::{HttpConnection, echo, request},
     },
 };
 
@@ -51,6 +52,33 @@ fn a_rate_is_limited_by_a_quota_and_the_client_is_shown_the_rest() {
     assert_eq!(mesh.get("/", &[]).status, 200);
     assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="ok"}"#), "3");
     assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="over_limit"}"#), "1");
+}
+
+/// Each Envoy has a server of its own, and the servers have one Redis.
+#[test]
+fn three_envoys_pass_1000_of_1800_requests_of_a_limit_in_redis() {
+    if !is_there() {
+        return;
+    }
+    let Some(redis) = Redis::start() else { return };
+    let in_redis = format!("redisquota, params: {{url: 'redis://127.0.0.1:{}', timeout: 1s, ", redis.port());
+    let config = LIMIT
+        .replace("memquota, params: {", &in_redis)
+        .replace("maxAmount: 2, validDuration: 60s", "maxAmount: 1000, validDuration: 3600s");
+    let flags = ["--rate-limit", "per-user", "--descriptor", "user=x-user"];
+    let meshes = [(); 3].map(|()| Mesh::start(&config, &[], &flags));
+    let statuses = std::thread::scope(|scope| {
+        let clients = meshes.iter().cycle().take(6).map(|mesh| {
+            scope.spawn(|| {
+                let mut connection = HttpConnection::open(&mesh.front());
+                (0..300).map(|_| connection.get("/", &["x-user: alice"]).status).collect::<Vec<_>>()
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
+    });
+    let count = |status| statuses.iter().filter(|known| **known == status).count();
+    assert_eq!((count(200), count(429)), (1000, 800), "{statuses:?}");
 }
 
 /// Envoy sends a descriptor only with all its headers: the key of one quota must not be in the descriptor of another.
