@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use foldhash::fast::RandomState;
+
 use super::{
     attribute::Vocabulary,
     cache::CachePolicy,
@@ -21,7 +23,7 @@ pub(crate) struct Table {
     /// Rules of the default configuration namespace, which apply to every request.
     pub(crate) default: Rules,
     /// Rules of other namespaces, which apply only to requests of that namespace.
-    pub(crate) by_namespace: HashMap<Box<str>, Rules>,
+    pub(crate) by_namespace: HashMap<Box<str>, Rules, RandomState>,
 }
 
 /// The rules of one namespace and variety.

@@ -6,13 +6,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-
-use mixer_adapter_core::framework::digest::Digest;
 use tokio::sync::watch;
+
+use super::signature::Key;
 
 /// The evaluations in progress, by key.
 #[derive(Debug, Default)]
-pub(super) struct Flights(Mutex<HashMap<Digest, Flight>>);
+pub(super) struct Flights(Mutex<HashMap<Key, Flight>>);
 
 #[derive(Debug)]
 struct Flight {
@@ -40,7 +40,7 @@ pub(crate) enum Joined {
 #[derive(Debug)]
 pub(crate) struct Leader {
     flights: Arc<Flights>,
-    key: Digest,
+    key: Key,
     completed: watch::Sender<bool>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Leader {
 pub(crate) struct Follower(watch::Receiver<bool>);
 
 impl Flights {
-    pub(super) fn join(self: &Arc<Self>, key: Digest) -> Joined {
+    pub(super) fn join(self: &Arc<Self>, key: Key) -> Joined {
         match self.0.lock().entry(key) {
             Entry::Occupied(mut flight) => {
                 let flight = flight.get_mut();
@@ -101,8 +101,8 @@ impl Follower {
 mod tests {
     use super::*;
 
-    fn key() -> Digest {
-        Digest::of([&b"key"[..]])
+    fn key() -> Key {
+        Key::of(b"key")
     }
 
     fn lead(flights: &Arc<Flights>) -> Leader {

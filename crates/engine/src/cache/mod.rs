@@ -19,13 +19,12 @@ use std::{
 
 use parking_lot::RwLock;
 
-use mixer_adapter_core::framework::digest::Digest;
 use tokio::time::Instant;
 
 use super::{References, attribute::Bag};
 use cached_answer::CachedAnswer;
 use flights::Flights;
-use signature::Signatures;
+use signature::{Key, Signatures};
 use store::Store;
 
 pub use cached_answer::AnswerKey;
@@ -85,14 +84,14 @@ enum Entry {
 pub(crate) struct Missed {
     /// The key by which equal requests wait for one another; `None` if it is not known what answers depend on, or if they are not
     /// cached.
-    flight: Option<Digest>,
+    flight: Option<Key>,
     outdated: Vec<Outdated>,
 }
 
 /// An answer that has expired or has no uses left, also if it is used because a backend is down.
 #[derive(Debug)]
 struct Outdated {
-    key: Digest,
+    key: Key,
     answer: Arc<CachedAnswer>,
 }
 
@@ -216,7 +215,7 @@ impl CheckCache {
         }
     }
 
-    fn store(&self, key: Digest, tenant: usize, entry: Entry) {
+    fn store(&self, key: Key, tenant: usize, entry: Entry) {
         let evicted = self.entries.insert(key, tenant, entry.size(), entry);
         self.counts.evictions.fetch_add(evicted, Relaxed);
     }

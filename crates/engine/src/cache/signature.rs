@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use mixer_adapter_core::framework::digest::Digest;
+use siphasher::sip128::SipHasher24;
 
 use crate::{
     References,
@@ -38,8 +38,26 @@ const MAX_NAMES: usize = 8 << 10;
 /// Maximum size of the values of a key in bytes. Answers that depend on larger values are not cached.
 const MAX_VALUES: usize = 64 << 10;
 
-/// A part of every key, which callers do not know: they cannot search for two requests with equal keys.
-static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| [(); 2].map(|()| RandomState::new().hash_one(0)));
+/// A cache key: a hash with a secret of this process. Callers do not know the secret, so they cannot search for two requests with
+/// equal keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key(u128);
+
+static HASHER: LazyLock<SipHasher24> = LazyLock::new(|| {
+    let [first, second] = [(); 2].map(|()| RandomState::new().hash_one(0));
+    SipHasher24::new_with_keys(first, second)
+});
+
+impl Key {
+    pub(super) fn of(content: &[u8]) -> Self {
+        Self(HASHER.hash(content).as_u128())
+    }
+
+    /// The first 64 of its bits, which are distributed evenly.
+    pub(super) fn bits(self) -> u64 {
+        self.0 as u64
+    }
+}
 
 impl Signature {
     fn new(parts: Parts, vocabulary: &Vocabulary) -> Self {
@@ -66,7 +84,7 @@ impl Signature {
 
     /// Computes the key of a request: this signature with the request's values, without the slots in `generated`. `None` if the values
     /// are too large.
-    pub(super) fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Digest> {
+    pub(super) fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Key> {
         self.parts.key(bag, generated)
     }
 }
@@ -132,7 +150,7 @@ impl Signatures {
 
     /// Computes a key that two requests share only if they have equal keys by each of these signatures. `None` without
     /// signatures, and if the values are too large.
-    pub(super) fn common_key(&self, bag: &Bag) -> Option<Digest> {
+    pub(super) fn common_key(&self, bag: &Bag) -> Option<Key> {
         if self.list.is_empty() {
             return None;
         }
@@ -168,9 +186,8 @@ impl Parts {
         self.0.dedup();
     }
 
-    fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Digest> {
+    fn key(&self, bag: &Bag, generated: &[u32]) -> Option<Key> {
         let mut content = Vec::with_capacity(256);
-        SECRET.iter().for_each(|word| content.extend_from_slice(&word.to_le_bytes()));
         let mut size: usize = 0;
         for (slot, key) in &self.0 {
             content.extend_from_slice(&slot.to_le_bytes());
@@ -190,7 +207,7 @@ impl Parts {
                 (None, _) => {}
             }
         }
-        Some(Digest::of([content.as_slice()]))
+        Some(Key::of(&content))
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use mixer_adapter_core::framework::digest::Digest;
+use super::signature::Key;
 
 /// Values by key, in shards with separate locks.
 ///
@@ -20,7 +21,7 @@ pub(super) struct Store<V> {
 }
 
 struct Shard<V> {
-    entries: HashMap<Digest, Entry<V>>,
+    entries: HashMap<Key, Entry<V>, RandomState>,
     /// By number of the tenant.
     tenants: Vec<Tenant>,
     bytes: usize,
@@ -38,11 +39,11 @@ struct Entry<V> {
 struct Tenant {
     bytes: usize,
     /// The keys of its entries, oldest first.
-    queue: VecDeque<Digest>,
+    queue: VecDeque<Key>,
 }
 
 /// The size of an entry in addition to its value: the key in the map and in the queue, and the allocation of the value.
-const ENTRY_OVERHEAD: usize = 2 * (size_of::<Digest>() + size_of::<Entry<()>>()) + 64;
+const ENTRY_OVERHEAD: usize = 2 * (size_of::<Key>() + size_of::<Entry<()>>()) + 64;
 
 /// Maximum number of entries that one eviction passes over because they were used.
 const MAX_PASSED: usize = 16;
@@ -61,12 +62,12 @@ impl<V: Clone> Store<V> {
         }
     }
 
-    fn with<T>(&self, key: &Digest, act: impl FnOnce(&mut Shard<V>) -> T) -> T {
+    fn with<T>(&self, key: &Key, act: impl FnOnce(&mut Shard<V>) -> T) -> T {
         let shard = &self.shards[key.bits() as usize % self.shards.len()];
         act(&mut shard.lock())
     }
 
-    pub(super) fn get(&self, key: &Digest) -> Option<V> {
+    pub(super) fn get(&self, key: &Key) -> Option<V> {
         self.with(key, |shard| {
             let entry = shard.entries.get_mut(key)?;
             entry.used = true;
@@ -75,7 +76,7 @@ impl<V: Clone> Store<V> {
     }
 
     /// Sets the value of a key, of a size in bytes. Returns the number of evicted entries.
-    pub(super) fn insert(&self, key: Digest, tenant: usize, bytes: usize, value: V) -> u64 {
+    pub(super) fn insert(&self, key: Key, tenant: usize, bytes: usize, value: V) -> u64 {
         let bytes = bytes + ENTRY_OVERHEAD;
         if bytes > self.max_bytes / MAX_PART {
             return 0;
@@ -94,7 +95,7 @@ impl<V: Clone> Store<V> {
     /// Replaces the value of the key if it is the expected one, and returns whether it was.
     pub(super) fn replace(
         &self,
-        key: &Digest,
+        key: &Key,
         bytes: usize,
         value: V,
         is_expected: impl FnOnce(&V) -> bool,
@@ -124,12 +125,12 @@ impl<V: Clone> Store<V> {
 
 impl<V> Default for Shard<V> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), tenants: Vec::new(), bytes: 0 }
+        Self { entries: HashMap::default(), tenants: Vec::new(), bytes: 0 }
     }
 }
 
 impl<V> Shard<V> {
-    fn insert(&mut self, key: Digest, tenant: usize, bytes: usize, value: V) {
+    fn insert(&mut self, key: Key, tenant: usize, bytes: usize, value: V) {
         if self.entries.contains_key(&key) {
             return self.replace(&key, bytes, value);
         }
@@ -142,7 +143,7 @@ impl<V> Shard<V> {
         self.entries.insert(key, Entry { value, bytes, tenant, used: false });
     }
 
-    fn replace(&mut self, key: &Digest, bytes: usize, value: V) {
+    fn replace(&mut self, key: &Key, bytes: usize, value: V) {
         if let Some(entry) = self.entries.get_mut(key) {
             self.bytes = self.bytes - entry.bytes + bytes;
             let tenant = &mut self.tenants[entry.tenant];
@@ -177,8 +178,8 @@ impl<V> Shard<V> {
 mod tests {
     use super::*;
 
-    fn key(number: usize) -> Digest {
-        Digest::of([number.to_le_bytes().as_slice()])
+    fn key(number: usize) -> Key {
+        Key::of(&number.to_le_bytes())
     }
 
     /// A store of one shard for ten entries of 1000 bytes.
