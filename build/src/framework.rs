@@ -6,6 +6,7 @@ use std::{
 };
 
 use prost_reflect::{DescriptorPool, FileDescriptor};
+use prost_types::{DescriptorProto, field_descriptor_proto::Type};
 use protox::file::ChainFileResolver;
 
 use crate::{Error, comments, descriptor_set, output::Output, rust, source::compile, template::Template};
@@ -13,14 +14,21 @@ use crate::{Error, comments, descriptor_set, output::Output, rust, source::compi
 /// Files of `mixer-adapter-proto`, with their imports.
 pub(crate) struct Protos<'a> {
     names: &'a [&'a str],
+    /// The entries of maps that become vectors, by full name.
+    entries: &'a [&'a str],
     pool: DescriptorPool,
 }
 
 impl<'a> Protos<'a> {
     pub(crate) fn open(names: &'a [&'a str]) -> Result<Self, Error> {
+        Self::open_with(names, &[])
+    }
+
+    /// Opens files, whose maps with these `entries` become vectors.
+    pub(crate) fn open_with(names: &'a [&'a str], entries: &'a [&'a str]) -> Result<Self, Error> {
         let compiler = compile(ChainFileResolver::new(), names);
         let pool = compiler.map_err(|error| Error::compile(Path::new(""), &error))?.descriptor_pool();
-        Ok(Self { names, pool })
+        Ok(Self { names, entries, pool })
     }
 
     /// Encodes a `FileDescriptorSet` of the files and their imports.
@@ -37,15 +45,33 @@ impl<'a> Protos<'a> {
         let file = self.pool.files().map(|file| {
             let mut file = file.file_descriptor_proto().clone();
             comments::clean(&mut file);
+            let package = file.package().to_owned();
+            make_vectors(&mut file.message_type, &package, self.entries);
             file
         });
         let services = tonic_prost_build::configure().build_transport(false).service_generator();
+        let entries = self.entries.iter().map(|entry| format!(".{entry}"));
         rust::importing_config(&self.pool, is_own)
             .service_generator(services)
+            .bytes(entries.clone())
+            // They have no places in the file.
+            .disable_comments(entries)
             .out_dir(output.folder())
             .include_file("protos.rs")
             .compile_fds(prost_types::FileDescriptorSet { file: file.collect() })
             .map_err(Error::Rust)
+    }
+}
+
+/// Makes the maps with these entries repeated fields with keys and values of bytes, which are the same on the wire.
+fn make_vectors(messages: &mut [DescriptorProto], parent: &str, entries: &[&str]) {
+    for message in messages {
+        let name = format!("{parent}.{}", message.name());
+        if entries.contains(&name.as_str()) {
+            message.options = None;
+            message.field.iter_mut().for_each(|field| field.set_type(Type::Bytes));
+        }
+        make_vectors(&mut message.nested_type, &name, entries);
     }
 }
 

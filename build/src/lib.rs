@@ -143,9 +143,17 @@ pub fn compile<N: AsRef<Path>>(folders: &[PathBuf], names: &[N]) -> Result<Descr
 /// - `comments`, the comments of their messages, fields, enums and values: a line for each, with its full name, a tab and the comment.
 #[doc(hidden)]
 pub fn protos(names: &[&str]) {
+    protos_with_vectors(names, &[]);
+}
+
+/// Generates files as [`protos`] does. The maps of strings whose entries are given by their full names,
+/// `package.Message.HeadersEntry`, become vectors of entries with keys and values of `Bytes`: decoding does not copy them. Entries are in
+/// the order of the wire, keys can repeat, and texts need not be UTF-8.
+#[doc(hidden)]
+pub fn protos_with_vectors(names: &[&str], entries: &[&str]) {
     finish(|| {
         rerun_if_changed(&["build.rs".into()]);
-        Protos::open(names)?.write(&Output::of_build_script()?)
+        Protos::open_with(names, entries)?.write(&Output::of_build_script()?)
     });
 }
 

@@ -1,7 +1,7 @@
 //! Generates the messages of Envoy's services; pure Rust, no protoc.
 
 fn main() {
-    mixer_adapter_build::protos(&[
+    let files = [
         "envoy/config/core/v3/address.proto",
         "envoy/config/core/v3/base.proto",
         "envoy/data/accesslog/v3/accesslog.proto",
@@ -13,5 +13,7 @@ fn main() {
         "envoy/type/v3/http_status.proto",
         "envoy/type/v3/ratelimit_unit.proto",
         "envoy/type/v3/semantic_version.proto",
-    ]);
+    ];
+    let headers = "envoy.service.auth.v3.AttributeContext.HttpRequest.HeadersEntry";
+    mixer_adapter_build::protos_with_vectors(&files, &[headers]);
 }

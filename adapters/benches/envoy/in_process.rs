@@ -37,7 +37,7 @@ pub(super) fn run(kind: &str, calls: usize) {
         let (services, _) = ours::services(cache).await;
         match kind {
             "check" | "cached" => {
-                let message = requests::check().encode_to_vec();
+                let message = Bytes::from(requests::check().encode_to_vec());
                 for _ in 0..calls {
                     drop(check(&services, &message).await.expect("an answer"));
                 }
@@ -49,9 +49,9 @@ pub(super) fn run(kind: &str, calls: usize) {
                 }
             }
             "decode" => {
-                let message = requests::check().encode_to_vec();
+                let message = Bytes::from(requests::check().encode_to_vec());
                 for _ in 0..calls {
-                    drop(CheckRequest::decode(&*message).expect("a check"));
+                    drop(CheckRequest::decode(message.clone()).expect("a check"));
                 }
             }
             "log" => log(&services, calls).await,
@@ -60,8 +60,8 @@ pub(super) fn run(kind: &str, calls: usize) {
     });
 }
 
-async fn check(services: &Services, message: &[u8]) -> Result<Bytes, Status> {
-    let request = CheckRequest::decode(message).expect("a check");
+async fn check(services: &Services, message: &Bytes) -> Result<Bytes, Status> {
+    let request = CheckRequest::decode(message.clone()).expect("a check");
     Ok(frame(&services.check(request, Caller::default()).await?))
 }
 

@@ -58,7 +58,7 @@ pub(super) fn check() -> CheckRequest {
     let http = HttpRequest {
         id: "1234567890123456789".to_owned(),
         method: text(":method"),
-        headers: HEADERS.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        headers: HEADERS.map(Into::into).into(),
         path: text(":path"),
         host: text(":authority"),
         scheme: text(":scheme"),

@@ -77,7 +77,7 @@ impl Envoy {
     fn check(&self, path: &str) -> CheckResponse {
         let http = HttpRequest {
             path: path.to_owned(),
-            headers: [("x-user".to_owned(), "alice".to_owned())].into(),
+            headers: vec![("x-user", "alice").into()],
             ..HttpRequest::default()
         };
         let request = Some(Request { time: None, http: Some(http) });

@@ -150,8 +150,6 @@ fn has_bearer(http: &HttpRequest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use prost_types::{Struct, Value};
 
     use super::*;
@@ -176,7 +174,7 @@ mod tests {
     #[test]
     fn a_body_that_a_rule_reads_and_that_never_arrives_is_missing_until_it_does() {
         let settings = MissingSettings::default();
-        let headers: BTreeMap<_, _> = [("content-length".to_owned(), "3".to_owned())].into();
+        let headers = vec![("content-length", "3").into()];
         let without = check(HttpRequest { headers, ..HttpRequest::default() });
         repeated(&settings, &without, "request.path");
         repeated(&settings, &check(HttpRequest::default()), "request.body");
@@ -193,7 +191,7 @@ mod tests {
     #[test]
     fn a_token_that_was_sent_and_is_not_in_the_metadata_is_missing() {
         let settings = MissingSettings::default();
-        let headers: BTreeMap<_, _> = [("authorization".to_owned(), "Bearer x".to_owned())].into();
+        let headers = vec![("authorization", "Bearer x").into()];
         let context = check(HttpRequest { headers, ..HttpRequest::default() });
         repeated(&settings, &context, "request.auth.principal");
         assert!(missing(&settings).contains("`metadata_context_namespaces`"));

@@ -1,6 +1,6 @@
 //! The work for a message of Envoy is linear in its size.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::{BufMut as _, Bytes};
 use mixer_adapter::{prost::Message, proto::Any};
@@ -135,7 +135,10 @@ fn metadata(filters: usize, fields: usize) -> Metadata {
 #[test]
 fn maps_of_a_check() {
     let server = Server::start();
-    server.requests("headers", |n| HttpRequest { headers: texts(n), ..HttpRequest::default() });
+    server.requests("headers", |n| HttpRequest {
+        headers: texts::<BTreeMap<_, _>>(n).into_iter().map(Into::into).collect(),
+        ..HttpRequest::default()
+    });
     server.requests("header map", |n| {
         let header = |index| HeaderValue { key: format!("x-{index}"), ..HeaderValue::default() };
         let headers = (0..n).map(header).collect();
@@ -146,7 +149,7 @@ fn maps_of_a_check() {
         HttpRequest { header_map: Some(HeaderMap { headers: vec![header; n] }), ..HttpRequest::default() }
     });
     server.requests("cookies", |n| HttpRequest {
-        headers: [("cookie".to_owned(), "a=b; ".repeat(n))].into(),
+        headers: vec![("cookie", "a=b; ".repeat(n)).into()],
         ..HttpRequest::default()
     });
     server.requests("query parameters", |n| HttpRequest {

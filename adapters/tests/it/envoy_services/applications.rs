@@ -51,7 +51,7 @@ async fn authorize(server: &str, service: &'static str, method: &str) -> Result<
     let http = HttpRequest {
         method: "POST".to_owned(),
         path: method.to_owned(),
-        headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        headers: headers.map(|(name, value)| (name, value.to_owned()).into()).into(),
         protocol: "HTTP/2".to_owned(),
         ..HttpRequest::default()
     };

@@ -77,7 +77,7 @@ fn operations_of(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation>
 }
 
 fn request(headers: &[(&str, &str)]) -> HttpRequest {
-    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()).into());
     HttpRequest { headers: headers.collect(), ..HttpRequest::default() }
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn large_headers(addresses: Addresses, sent: &mut u64) -> anyho
 
 /// A check with headers of a kilobyte each; `kilobytes` is their number.
 fn check_with_headers(kilobytes: usize) -> Bytes {
-    let headers = (0..kilobytes).map(|index| (format!("x-{index}"), "v".repeat(1_000))).collect();
+    let headers = (0..kilobytes).map(|index| (format!("x-{index}"), "v".repeat(1_000)).into()).collect();
     let http = HttpRequest { path: "/".to_owned(), headers, ..HttpRequest::default() };
     let request = Some(Request { http: Some(http), ..Request::default() });
     let attributes = Some(AttributeContext { request, ..AttributeContext::default() });

@@ -116,11 +116,11 @@ fn configuration_of_envoy_sets_any_declared_attribute_by_precedence() {
 
 #[test]
 fn an_attribute_does_not_depend_on_which_others_are_used() {
-    let headers = texts(&[("x-forwarded-for", "10.1.2.3"), ("x-request-id", "7"), ("x-api-key", "k")]);
+    let headers = [("x-forwarded-for", "10.1.2.3"), ("x-request-id", "7"), ("x-api-key", "k")];
     let request = HttpRequest {
         host: "web.shop.svc.cluster.local:80".to_owned(),
         path: "/a?b=c".to_owned(),
-        ..HttpRequest { headers, ..HttpRequest::default() }
+        ..with_headers(&headers)
     };
     let context = AttributeContext {
         source: Some(named("spiffe://td/ns/shop/sa/web")),

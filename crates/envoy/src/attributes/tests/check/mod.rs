@@ -16,7 +16,7 @@ use crate::{
         config::core::v3::{HeaderMap, HeaderValue, Metadata},
         service::auth::v3::{
             AttributeContext,
-            attribute_context::{HttpRequest, Peer, Request, TlsSession},
+            attribute_context::{HttpRequest, Peer, Request, TlsSession, http_request::HeadersEntry},
         },
     },
 };
@@ -38,8 +38,12 @@ fn http(http: HttpRequest) -> AttributeContext {
     AttributeContext { request: Some(request), ..AttributeContext::default() }
 }
 
+fn entries(headers: &[(&str, &str)]) -> Vec<HeadersEntry> {
+    texts(headers).into_iter().map(HeadersEntry::from).collect()
+}
+
 fn with_headers(headers: &[(&str, &str)]) -> HttpRequest {
-    HttpRequest { headers: texts(headers), ..HttpRequest::default() }
+    HttpRequest { headers: entries(headers), ..HttpRequest::default() }
 }
 
 fn peer(address: &str, port: u32) -> Peer {

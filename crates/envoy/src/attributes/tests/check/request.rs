@@ -186,7 +186,7 @@ fn the_size_of_a_body_that_is_not_sent_is_that_of_the_headers() {
 #[test]
 fn the_header_of_an_api_key_comes_before_parameters() {
     let path = |path: &str| HttpRequest { path: path.to_owned(), ..HttpRequest::default() };
-    let header = HttpRequest { headers: texts(&[("x-api-key", "h")]), ..path("/?key=k&api_key=a") };
+    let header = HttpRequest { headers: entries(&[("x-api-key", "h")]), ..path("/?key=k&api_key=a") };
     for (request, key) in [
         (header, Some("h")),
         (path("/?api_key=a&key=k"), Some("k")),
@@ -226,7 +226,7 @@ fn the_protocol_is_grpc_by_the_content_type() {
 
 #[test]
 fn a_body_is_there_as_far_as_envoy_sent_it() {
-    let partial = |value: &str| texts(&[("x-envoy-auth-partial-body", value)]);
+    let partial = |value: &str| entries(&[("x-envoy-auth-partial-body", value)]);
     let body = HttpRequest { body: "abc".to_owned(), headers: partial("true"), ..HttpRequest::default() };
     assert_has(&http(body), &[("request.body", "abc".into()), ("request.body_truncated", true.into())], &[]);
     let raw = HttpRequest { raw_body: b"abc".to_vec(), headers: partial("false"), ..HttpRequest::default() };
@@ -298,7 +298,7 @@ fn white_space_around_values_is_not_part_of_them() {
         method: "GET ".to_owned(),
         host: "\tclosed.example ".to_owned(),
         path: " /admin\t".to_owned(),
-        headers: texts(&[
+        headers: entries(&[
             ("x-user", " guest\t "),
             ("user-agent", "a b "),
             ("x-empty", " "),
@@ -310,7 +310,12 @@ fn white_space_around_values_is_not_part_of_them() {
         method: "GET".to_owned(),
         host: "closed.example".to_owned(),
         path: "/admin".to_owned(),
-        headers: texts(&[("x-user", "guest"), ("user-agent", "a b"), ("x-empty", ""), ("x-api-key", "key")]),
+        headers: entries(&[
+            ("x-user", "guest"),
+            ("user-agent", "a b"),
+            ("x-empty", ""),
+            ("x-api-key", "key"),
+        ]),
         ..HttpRequest::default()
     };
     // All of them, because the key in the cache is made of them.
@@ -341,4 +346,17 @@ fn a_request_of_an_invalid_host_has_no_attributes() {
     let session = Some(TlsSession { sni: "closed.example:x".to_owned() });
     let connection = AttributeContext { tls_session: session, ..AttributeContext::default() };
     mapped(&connection, &MappingOptions::default()).unwrap_err();
+}
+
+#[test]
+fn the_last_entry_of_a_header_counts_and_other_bytes_than_utf_8_are_replaced() {
+    let entries =
+        |value: &'static [u8]| vec![("x-a", "1").into(), ("x-b", value).into(), ("x-a", "2").into()];
+    for (value, text) in [(&b"b"[..], "b"), (b"\xff/b", "\u{fffd}/b")] {
+        let context = http(HttpRequest { headers: entries(value), ..HttpRequest::default() });
+        assert_has(&context, &[("request.headers", [("x-a", "2"), ("x-b", text)].into())], &[]);
+    }
+    let headers = vec![("x-request-id", "1").into(), ("x-request-id", "2").into()];
+    let context = http(HttpRequest { headers, ..HttpRequest::default() });
+    assert_has(&context, &[("request.id", "2".into())], &[]);
 }
