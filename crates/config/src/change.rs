@@ -47,11 +47,12 @@ impl Change {
     }
 
     /// Creates full changes of the collections of these resources, and empty changes of Mixer's other collections.
-    pub fn full_sets(resources: Vec<Resource>) -> Vec<Self> {
+    pub fn full_sets(resources: impl IntoIterator<Item = impl Into<Arc<Resource>>>) -> Vec<Self> {
         let mut sets: BTreeMap<Collection, Vec<Arc<Resource>>> =
             Collection::mixer().map(|collection| (collection, Vec::new())).collect();
         for resource in resources {
-            sets.entry(resource.collection.clone()).or_default().push(Arc::new(resource));
+            let resource = resource.into();
+            sets.entry(resource.collection.clone()).or_default().push(resource);
         }
         sets.into_iter()
             .map(|(collection, resources)| Self::new(collection, Content::Full(resources)))

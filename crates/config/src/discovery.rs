@@ -61,7 +61,7 @@ pub(super) fn is_message(json: &Json) -> bool {
 pub(super) fn read_message(document: Document, source: &Arc<str>) -> Parsed {
     let mut parsed = Parsed::default();
     match resource(document.json, document.lines, source) {
-        Ok(resource) => parsed.resources.push(resource),
+        Ok(resource) => parsed.resources.push(Arc::new(resource)),
         Err(fault) => parsed.faults.push(fault),
     }
     parsed
@@ -118,7 +118,7 @@ pub(super) fn read(mut document: Document, source: &Arc<str>) -> Parsed {
             fields.entry(NODE).or_insert_with(|| nodes.clone());
         }
         match resource(json, std::mem::take(lines), source) {
-            Ok(resource) => parsed.resources.push(resource),
+            Ok(resource) => parsed.resources.push(Arc::new(resource)),
             Err(fault) => {
                 let field = format!("{RESOURCES}[{index}].{}", fault.field);
                 parsed.faults.push(fault.in_field(field));

@@ -224,19 +224,15 @@ spec:
     #[test]
     fn a_received_name_that_kubernetes_would_refuse_is_warned_about() {
         let names = ["good", "v1.good-2", "my_rule", "Rule", "-a", "a..b"];
-        let (set, _) = ConfigSet::of(
-            names
-                .map(|name| {
-                    let name = ResourceName::new(name, Kind::Rule, "ns");
-                    crate::Resource::new(
-                        name,
-                        crate::Collection::new("istio/policy/v1beta1/rules"),
-                        serde_json::json!({"match": "true"}),
-                        "mcp://a:1",
-                    )
-                })
-                .into(),
-        );
+        let (set, _) = ConfigSet::of(names.map(|name| {
+            let name = ResourceName::new(name, Kind::Rule, "ns");
+            crate::Resource::new(
+                name,
+                crate::Collection::new("istio/policy/v1beta1/rules"),
+                serde_json::json!({"match": "true"}),
+                "mcp://a:1",
+            )
+        }));
         let found: Vec<_> = lint(&set, |_| false).iter().map(ToString::to_string).collect();
         let warned: Vec<_> = found.iter().filter(|text| text.contains("is not made of DNS labels")).collect();
         assert_eq!(warned.len(), 4, "{found:?}");

@@ -24,28 +24,61 @@ use mixer_adapter_core::framework::suggest::suggest;
 /// prints), or documents with `resources`, as in Envoy's own files. A resource without a namespace is of the default
 /// one. `source` is the name of the text in faults, usually a path.
 pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
-    let mut parser = Parser {
-        source: source.into(),
-        default_namespace: default_namespace.into(),
-        parsed: Parsed::default(),
-    };
-    // On a stack that is large enough for any caller.
-    let parsed = thread::scope(|scope| {
-        let thread = thread::Builder::new().stack_size(document::STACK);
-        let reading = thread.spawn_scoped(scope, || {
-            parser.documents(text);
-            parser.parsed
+    ParsedText::new(text.to_owned(), source, default_namespace, None).parsed()
+}
+
+/// A text with the resources of each document, which the next version of the text shares where it has the same documents at the same
+/// lines.
+#[derive(Debug, Default)]
+pub(crate) struct ParsedText {
+    text: String,
+    /// In the order of the documents.
+    documents: Vec<Arc<Parsed>>,
+}
+
+impl ParsedText {
+    /// Parses a text as [`parse`] does, except the documents that a former version of it has.
+    pub(crate) fn new(text: String, source: &str, default_namespace: &str, former: Option<&Self>) -> Self {
+        let former =
+            former.into_iter().flat_map(|former| document::split(&former.text).zip(&former.documents));
+        let former: BTreeMap<u32, (&str, &Arc<Parsed>)> =
+            former.map(|((first_line, text), parsed)| (first_line, (text, parsed))).collect();
+        let mut parser = Parser {
+            source: source.into(),
+            default_namespace: default_namespace.into(),
+            parsed: Parsed::default(),
+        };
+        let mut parse = |(first_line, text)| match former.get(&first_line) {
+            Some((known, parsed)) if *known == text => Arc::clone(parsed),
+            _ => Arc::new(parser.parse(first_line, text)),
+        };
+        // On a stack that is large enough for any caller.
+        let parsed = thread::scope(|scope| {
+            let thread = thread::Builder::new().stack_size(document::STACK);
+            let reading = thread.spawn_scoped(scope, || document::split(&text).map(&mut parse).collect());
+            reading.map(|reading| reading.join())
         });
-        reading.map(|reading| reading.join())
-    });
-    let failed = |reason: &str| Parsed {
-        faults: vec![ValidationError::error(reason).at(&source.into(), 0)],
-        resources: vec![],
-    };
-    match parsed {
-        Ok(Ok(parsed)) => parsed,
-        Ok(Err(_)) => failed("the reader failed; please report this text as a bug"),
-        Err(error) => failed(&format!("no thread can be started to read it: {error}")),
+        let failed = |reason: &str| {
+            let faults = vec![ValidationError::error(reason).at(&source.into(), 0)];
+            // Without the text, the next version shares nothing.
+            let documents = vec![Arc::new(Parsed { faults, resources: vec![] })];
+            Self { text: String::new(), documents }
+        };
+        match parsed {
+            Ok(Ok(documents)) => Self { text, documents },
+            Ok(Err(_)) => failed("the reader failed; please report this text as a bug"),
+            Err(error) => failed(&format!("no thread can be started to read it: {error}")),
+        }
+    }
+
+    /// Returns the resources and the faults of all documents.
+    pub(crate) fn parsed(&self) -> Parsed {
+        let mut all = Parsed::default();
+        for document in &self.documents {
+            all.resources.extend_from_slice(&document.resources);
+            all.faults.extend_from_slice(&document.faults);
+        }
+        all
     }
 }
 
@@ -56,17 +89,17 @@ struct Parser {
 }
 
 impl Parser {
-    fn documents(&mut self, text: &str) {
-        for (first_line, text) in document::split(text) {
-            match Document::read(text, first_line) {
-                Ok(Document { json: Json::Null, .. }) => {}
-                Ok(document) => self.document(document),
-                Err(error) => {
-                    let reason = format!("cannot be read: {}", error.reason);
-                    self.fault(error.position, ValidationError::error(reason));
-                }
+    /// Parses one document, which begins at a line of its text.
+    fn parse(&mut self, first_line: u32, text: &str) -> Parsed {
+        match Document::read(text, first_line) {
+            Ok(Document { json: Json::Null, .. }) => {}
+            Ok(document) => self.document(document),
+            Err(error) => {
+                let reason = format!("cannot be read: {}", error.reason);
+                self.fault(error.position, ValidationError::error(reason));
             }
         }
+        std::mem::take(&mut self.parsed)
     }
 
     fn document(&mut self, mut document: Document) {
@@ -97,7 +130,7 @@ impl Parser {
 
     fn resource(&mut self, document: Document) {
         match self.read(document) {
-            Ok(resource) => self.parsed.resources.push(resource),
+            Ok(resource) => self.parsed.resources.push(Arc::new(resource)),
             Err(fault) => self.parsed.faults.push(fault),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A resource with its name, its metadata, and its spec as JSON that is not decoded yet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// The full name.
     pub name: ResourceName,

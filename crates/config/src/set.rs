@@ -69,7 +69,7 @@ impl Entry {
 
 impl ConfigSet {
     /// Creates a set of these resources alone, and returns their faults.
-    pub fn of(resources: Vec<Resource>) -> (Self, Vec<ValidationError>) {
+    pub fn of(resources: impl IntoIterator<Item = impl Into<Arc<Resource>>>) -> (Self, Vec<ValidationError>) {
         Self::default().apply(Change::full_sets(resources))
     }
 
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::parse::parse;
 
-    fn resources(text: &str) -> Vec<Resource> {
+    fn resources(text: &str) -> Vec<Arc<Resource>> {
         let parsed = parse(text, "x.yaml", "ns");
         assert_eq!(parsed.faults, []);
         parsed.resources
@@ -279,10 +279,6 @@ mod tests {
         format!("---\nkind: handler\n{metadata}\nspec: {{compiledAdapter: denier}}\n")
     }
 
-    fn shared(text: &str) -> Vec<Arc<Resource>> {
-        resources(text).into_iter().map(Arc::new).collect()
-    }
-
     fn names(set: &ConfigSet) -> Vec<String> {
         set.iter().map(|entry| entry.name().to_string()).collect()
     }
@@ -297,7 +293,7 @@ mod tests {
     fn a_full_change_replaces_its_collection_and_no_other() {
         let before = of(&[rule("a", "x"), rule("b", "x"), handler("h", "ns")].concat());
         let rules = Collection::of("", &Kind::Rule);
-        let (after, faults) = before.apply([Change::new(rules, Content::Full(shared(&rule("b", "x"))))]);
+        let (after, faults) = before.apply([Change::new(rules, Content::Full(resources(&rule("b", "x"))))]);
         assert_eq!(faults, []);
         assert_eq!(names(&after), ["h.handler.ns", "b.rule.ns"]);
         assert_eq!(names(&before).len(), 3, "the old set stays as it was");
@@ -307,7 +303,7 @@ mod tests {
     fn a_partial_change_adds_replaces_and_removes() {
         let before = of(&[rule("a", "x"), rule("b", "x")].concat());
         let content = Content::Partial {
-            added: shared(&[rule("b", "z"), rule("c", "x")].concat()),
+            added: resources(&[rule("b", "z"), rule("c", "x")].concat()),
             removed: ["a", "never-there"].map(|name| ResourceName::new(name, Kind::Rule, "ns")).into(),
         };
         let (after, _) = before.apply([Change::new(Collection::of("", &Kind::Rule), content)]);

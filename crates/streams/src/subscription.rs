@@ -209,7 +209,7 @@ impl StreamSource {
             };
             if missing.remove(&*offer.content().collection) {
                 let (change, faults) = convert::decode(offer.content(), &source);
-                read.resources.extend(change.content.resources().iter().map(|resource| (**resource).clone()));
+                read.resources.extend_from_slice(change.content.resources());
                 read.faults.extend(faults);
             }
             offer.accept();

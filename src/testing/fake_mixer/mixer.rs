@@ -138,12 +138,12 @@ impl FakeMixer {
 
     pub(super) async fn configure(
         &self,
-        mut resources: Vec<Resource>,
+        mut resources: Vec<Arc<Resource>>,
         faults: Vec<config::ValidationError>,
     ) -> Result<(), RejectedConfigError> {
         for base in &self.base {
             if !resources.iter().any(|resource| resource.name == base.name) {
-                resources.push(base.clone());
+                resources.push(base.clone().into());
             }
         }
         let update = Update { source: "the test".into(), changes: Change::full_sets(resources), faults };

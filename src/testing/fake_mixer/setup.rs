@@ -32,7 +32,7 @@ struct Parts {
     adapters: BTreeMap<&'static str, AddAdapter>,
     templates: BTreeMap<&'static str, &'static [u8]>,
     attributes: BTreeMap<String, ValueType>,
-    resources: Vec<Resource>,
+    resources: Vec<Arc<Resource>>,
     faults: Vec<ValidationError>,
     rules: usize,
     sessions: bool,
@@ -88,7 +88,7 @@ impl<A: Adapter<S>, S> Setup<A, S> {
             // Never used: the adapter is in the process.
             "connection": { "address": "in-process:1" },
         });
-        self.parts.resources.push(resource(Kind::Handler, name, spec));
+        self.parts.resources.push(resource(Kind::Handler, name, spec).into());
         self
     }
 
@@ -131,7 +131,7 @@ impl<A, S> Setup<A, S> {
     pub fn instance<T: Template>(mut self, name: &str, params: impl IntoParams) -> Self {
         self.parts.templates.insert(T::NAME, T::DESCRIPTOR);
         let spec = json!({ "template": T::NAME, "params": params.into_params().into_json() });
-        self.parts.resources.push(resource(Kind::Instance, name, spec));
+        self.parts.resources.push(resource(Kind::Instance, name, spec).into());
         self
     }
 
@@ -145,7 +145,8 @@ impl<A, S> Setup<A, S> {
         self.parts.rules += 1;
         let instances: Vec<&str> = instances.into_iter().collect();
         let spec = json!({ "match": condition, "actions": [{ "handler": handler, "instances": instances }] });
-        self.parts.resources.push(resource(Kind::Rule, &format!("rule-{}", self.parts.rules), spec));
+        let name = format!("rule-{}", self.parts.rules);
+        self.parts.resources.push(resource(Kind::Rule, &name, spec).into());
         self
     }
 
@@ -167,7 +168,7 @@ impl<A, S> Setup<A, S> {
 
     /// Adds a resource.
     pub fn resource(mut self, resource: Resource) -> Self {
-        self.parts.resources.push(resource);
+        self.parts.resources.push(resource.into());
         self
     }
 

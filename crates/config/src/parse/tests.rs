@@ -289,3 +289,21 @@ fn what_would_grow_without_bounds_is_refused() {
         format!("kind: x\nmetadata: {{name: a}}\nspec: {{a: {}{}}}", "[".repeat(60), "]".repeat(60));
     assert_eq!(parse(&deepest, "x.yaml", "a").resources.len(), 1);
 }
+
+#[test]
+fn the_next_version_of_a_text_shares_the_documents_that_are_the_same_at_the_same_lines() {
+    let rule =
+        |name: &str, field: &str| format!("---\nkind: rule\nmetadata: {{name: {name}}}\nspec: {field}\n");
+    let first = [rule("a", "{match: x}"), "---\nkind: [\n".to_owned(), rule("b", "{match: x}")].concat();
+    let changed = first.replacen("{match: x}", "{match: y}", 1);
+    let moved = format!("# moves the rest\n{first}");
+    let before = ParsedText::new(first.clone(), "x.yaml", "ns", None);
+    for (text, shared) in [(&first, 2), (&changed, 1), (&moved, 0)] {
+        let after = ParsedText::new(text.clone(), "x.yaml", "ns", Some(&before)).parsed();
+        assert_eq!(after, parse(text, "x.yaml", "ns"), "{text}");
+        assert_eq!((after.resources.len(), after.faults.len()), (2, 1), "{text}");
+        let resources = before.parsed().resources;
+        let pairs = resources.iter().zip(&after.resources);
+        assert_eq!(pairs.filter(|(before, after)| Arc::ptr_eq(before, after)).count(), shared, "{text}");
+    }
+}

@@ -17,7 +17,7 @@ use super::{
     Source,
     file_status::{FileStatus, Offered},
     files,
-    files::FileFormat,
+    files::{FileFormat, ParsedFiles},
     reload_requests::ReloadRequests,
     status::SourceHandle,
     watcher::watch_path,
@@ -85,6 +85,7 @@ impl FileSource {
         let mut seen = None;
         let mut is_missing = false;
         let mut sent = BTreeSet::new();
+        let mut files = ParsedFiles::new();
         // The last update, which may still come into use.
         let mut open = None;
         loop {
@@ -97,11 +98,11 @@ impl FileSource {
                 if seen.is_some() {
                     now = self.debounce(now).await;
                 }
-                let (mut there, mut read) = self.read().await;
+                let (mut there, mut read) = self.read(&mut files).await;
                 if seen.is_some() && read.faults.iter().any(ValidationError::is_error) {
                     time::sleep(RETRY).await;
                     now = self.debounce(self.list().await).await;
-                    (there, read) = self.read().await;
+                    (there, read) = self.read(&mut files).await;
                 }
                 if !there && !is_missing {
                     tracing::warn!(path = %self.root.display(), "nothing is at this path; waiting for it");
@@ -160,18 +161,24 @@ impl FileSource {
 
     /// Reads the files; the first value is false if the path itself is missing, which is not the same as an empty
     /// directory.
-    async fn read(&self) -> (bool, Parsed) {
+    async fn read(&self, before: &mut ParsedFiles) -> (bool, Parsed) {
         let Self { root, default_namespace, formats, .. } = self.clone();
-        spawn_blocking(move || {
+        let mut files = std::mem::take(before);
+        let reading = spawn_blocking(move || {
             let there = root.exists();
-            let read = files::read(&root, &default_namespace, formats);
-            (there && root.exists(), read)
-        })
-        .await
-        .unwrap_or_else(|_| {
-            let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
-            (false, Parsed { resources: Vec::new(), faults: vec![fault] })
-        })
+            let read = files::read_again(&root, &default_namespace, formats, &mut files);
+            (there && root.exists(), read, files)
+        });
+        match reading.await {
+            Ok((there, read, files)) => {
+                *before = files;
+                (there, read)
+            }
+            Err(_) => {
+                let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
+                (false, Parsed { resources: Vec::new(), faults: vec![fault] })
+            }
+        }
     }
 }
 
@@ -190,7 +197,7 @@ impl Source for FileSource {
 }
 
 /// Returns full changes of the collections of these resources, and empty changes of collections that became empty.
-fn changes(resources: Vec<Resource>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
+fn changes(resources: Vec<Arc<Resource>>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
     let mut changes = Change::full_sets(resources);
     let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
     let gone = sent.difference(&now).cloned();

@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     error::Error,
     fs::{File, OpenOptions},
     io::{self, Read as _},
@@ -11,7 +12,7 @@ use rustix::fs::OFlags;
 use serde_json::Value as Json;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{parse::parse, parsed::Parsed, validation_error::ValidationError};
+use crate::{parse::ParsedText, parsed::Parsed, validation_error::ValidationError};
 
 /// The maximum size of a file in bytes, also of other files with configuration.
 pub const MAX_FILE: u64 = 64 << 20;
@@ -37,9 +38,23 @@ pub struct FileFormat {
 /// Names that begin with a dot are ignored, and so are tests, `*.test.yaml`. Therefore a mounted ConfigMap, whose files
 /// are links into `..data`, is read once.
 pub fn read(root: &Path, default_namespace: &str, formats: &[FileFormat]) -> Parsed {
+    read_again(root, default_namespace, formats, &mut ParsedFiles::new())
+}
+
+/// The files that were read last, by path.
+pub(super) type ParsedFiles = BTreeMap<PathBuf, ParsedText>;
+
+/// Reads files as [`read`] does. Parts that are unchanged since they were read before are not parsed again.
+pub(super) fn read_again(
+    root: &Path,
+    default_namespace: &str,
+    formats: &[FileFormat],
+    before: &mut ParsedFiles,
+) -> Parsed {
     let mut all = Parsed::default();
     let (files, faults) = list(root, formats);
     all.faults = faults;
+    let former = std::mem::take(before);
     for path in files {
         let source: Arc<str> = path.display().to_string().into();
         let text = match read_document(&path, formats) {
@@ -49,7 +64,9 @@ pub fn read(root: &Path, default_namespace: &str, formats: &[FileFormat]) -> Par
                 continue;
             }
         };
-        let parsed = parse(&text, &source, default_namespace);
+        let text = ParsedText::new(text, &source, default_namespace, former.get(&path));
+        let parsed = text.parsed();
+        before.insert(path, text);
         if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {
             let reason =
                 format!("more than {MAX_RESOURCES} resources; {source} and later files are not read");

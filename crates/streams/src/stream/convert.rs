@@ -68,8 +68,9 @@ pub(in crate::stream) fn encode(types: &Types, change: &Change) -> (RawChange, V
 
 /// Returns the faults for which resources that are not Mixer's own, such as Envoy's, cannot be served to other
 /// programs.
-pub fn check(types: &Types, resources: &[Resource]) -> Vec<ValidationError> {
-    encode_resources(types, resources.iter().filter(|resource| resource.role().is_none())).1
+pub fn check(types: &Types, resources: &[Arc<Resource>]) -> Vec<ValidationError> {
+    let served = resources.iter().filter(|resource| resource.role().is_none());
+    encode_resources(types, served.map(|resource| &**resource)).1
 }
 
 /// Encodes resources, and returns the faults: resources without an encoding, and repeated names.
