@@ -1,6 +1,9 @@
 //! Compares the answers of two configurations.
 
-use std::{collections::BTreeSet, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -23,6 +26,7 @@ use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     Mixer,
     attribute::parse_json,
+    decision_log::MASK,
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, ReportResponse, check_request::QuotaParams},
     trace::{Step, Trace},
 };
@@ -40,7 +44,7 @@ pub(super) struct Diff {
     #[arg(value_name = "AFTER")]
     after: ScopedUrl,
 
-    /// The requests: a file with one JSON object of attributes on each line, or - for standard input
+    /// The requests: a decision log, or a file with one JSON object of attributes on each line; - is standard input
     #[arg(long, value_name = "FILE")]
     requests: String,
 
@@ -84,27 +88,52 @@ impl Diff {
             super::print_error(&format!("warning: {unknown}"));
         }
         let pairs = requests.iter().zip(before.iter().zip(after)).enumerate();
-        let changed: Vec<_> = pairs.filter(|(_, (_, (before, after)))| before != after).collect();
+        let changed: Vec<_> = pairs.filter(|(_, (_, (before, after)))| before.text != after.text).collect();
+        let mut rules: BTreeMap<&str, [usize; CHANGES.len()]> = BTreeMap::new();
+        for (_, (_, (before, after))) in &changed {
+            for rule in Answer::responsible(before, after) {
+                rules.entry(rule).or_default()[Answer::change(before, after)] += 1;
+            }
+        }
         let values = changed.iter().map(|(index, (request, (before, after)))| {
-            json!({ "request": index + 1, "attributes": request, "before": before, "after": after })
+            let rules = Answer::responsible(before, after);
+            json!({
+                "request": index + 1, "attributes": request, "rules": rules,
+                "before": before.text, "after": after.text,
+            })
         });
-        let values = json!({ "requests": requests.len(), "changed": values.collect::<Vec<_>>() });
+        let of_rules = rules.iter().map(|(rule, counts)| {
+            let counts: BTreeMap<_, _> = CHANGES.iter().zip(counts).collect();
+            json!({ "rule": rule, "changes": counts })
+        });
+        let values = json!({
+            "requests": requests.len(),
+            "changed": values.collect::<Vec<_>>(),
+            "rules": of_rules.collect::<Vec<_>>(),
+        });
         self.output.print(&values, || {
             let lines = changed.iter().map(|(index, (request, (before, after)))| {
+                let (before, after) = (&before.text, &after.text);
                 format!("request {}: {request}\n  before: {before}\n  after:  {after}\n", index + 1)
             });
+            let rules = rules.iter().map(|(rule, counts)| {
+                let counts = CHANGES.iter().zip(counts).filter(|(_, count)| **count > 0);
+                let counts: Vec<_> = counts.map(|(change, count)| format!("{count} {change}")).collect();
+                format!("rule {rule}: {}\n", counts.join(", "))
+            });
             let all = counted(requests.len(), "request");
-            lines.collect::<String>() + &format!("{all}: {}\n", counted(changed.len(), "different answer"))
+            let sum = format!("{all}: {}\n", counted(changed.len(), "different answer"));
+            lines.chain(rules).chain([sum]).collect()
         })?;
         Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Returns the answer to each request on one line, and descriptions of the names that the configuration does not have.
+    /// Returns the answer to each request, and descriptions of the names that the configuration does not have.
     async fn answers(
         &self,
         mixer: &Mixer,
         requests: &[Json],
-    ) -> anyhow::Result<(Vec<String>, BTreeSet<String>)> {
+    ) -> anyhow::Result<(Vec<Answer>, BTreeSet<String>)> {
         let snapshot = mixer.snapshot().context("there is no configuration")?;
         let mut answers = Vec::with_capacity(requests.len());
         let mut unknown = BTreeSet::new();
@@ -119,13 +148,19 @@ impl Diff {
                 trace_check(mixer, request.clone(), Caller::default(), Trace::default()).await;
             unknown.extend(unknown_names(&trace));
             let mut text = verdict(&request, &answer);
+            let is_denied = !is_allowed(&answer);
+            let rules = trace.rules.iter().map(|rule| match snapshot.place(rule) {
+                Some(place) => format!("{rule} ({place})"),
+                None => rule.to_string(),
+            });
+            let rules = rules.collect();
             if self.report {
                 let report = report_request(&[attributes], all_words());
                 let (answer, trace) = trace_report(mixer, report, Caller::default(), Trace::default()).await;
                 text.push_str("; ");
                 text.push_str(&reported(&answer, &trace));
             }
-            answers.push(text);
+            answers.push(Answer { text, is_denied, rules });
         }
         Ok((answers, unknown))
     }
@@ -133,13 +168,81 @@ impl Diff {
     fn read_requests(&self) -> Result<Vec<Json>, UsageError> {
         let (text, _) = input::text("--requests", &format!("@{}", self.requests))?;
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let requests = lines.map(|(index, line)| {
-            serde_json::from_str(line).map_err(|error| {
+        let (mut requests, mut masked, mut cut) = (Vec::new(), 0, 0);
+        for (index, line) in lines {
+            let read: Json = serde_json::from_str(line).map_err(|error| {
                 usage!("--requests: line {} of {}: not valid JSON: {error}", index + 1, self.requests)
-            })
-        });
-        requests.collect()
+            })?;
+            // A line of a decision log. Those of quotas and reports have no attributes.
+            let attributes = match (read.get("decision_id"), read.get("attributes")) {
+                (None, _) => read,
+                (Some(_), Some(attributes)) if read["kind"] == "check" => {
+                    if read.get("omitted").is_some() {
+                        cut += 1;
+                        continue;
+                    }
+                    masked += usize::from(attributes.to_string().contains(MASK));
+                    attributes.clone()
+                }
+                (Some(_), _) => continue,
+            };
+            requests.push(attributes);
+        }
+        if masked > 0 {
+            let masked = counted(masked, "request");
+            super::print_error(&format!(
+                "warning: {masked} with masked values: both configurations read {MASK} in their place"
+            ));
+        }
+        if cut > 0 {
+            let cut = counted(cut, "request");
+            super::print_error(&format!("warning: {cut} left out, because the log omits some attributes"));
+        }
+        Ok(requests)
     }
+}
+
+/// The ways in which an answer changes.
+const CHANGES: [&str; 3] = ["would be denied", "would be allowed", "would change otherwise"];
+
+/// An answer to a request.
+struct Answer {
+    /// On one line.
+    text: String,
+    is_denied: bool,
+    /// The rules that decided, with their places.
+    rules: Vec<String>,
+}
+
+impl Answer {
+    /// Returns the index of the change in [`CHANGES`].
+    fn change(before: &Self, after: &Self) -> usize {
+        match (before.is_denied, after.is_denied) {
+            (false, true) => 0,
+            (true, false) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Returns the rules to which a change is due: those that deny or, between two answers that allow, those that apply to one only.
+    fn responsible<'a>(before: &'a Self, after: &'a Self) -> Vec<&'a str> {
+        let rules: BTreeSet<&String> = match (before.is_denied, after.is_denied) {
+            (_, true) => after.rules.iter().collect(),
+            (true, false) => before.rules.iter().collect(),
+            (false, false) => {
+                let [before, after] =
+                    [before, after].map(|answer| answer.rules.iter().collect::<BTreeSet<_>>());
+                before.symmetric_difference(&after).copied().collect()
+            }
+        };
+        rules.into_iter().map(String::as_str).collect()
+    }
+}
+
+/// Returns whether a check is allowed.
+fn is_allowed(answer: &Result<CheckResponse, tonic::Status>) -> bool {
+    let status = answer.as_ref().ok().and_then(|answer| answer.precondition.as_ref()?.status.as_ref());
+    status.is_some_and(|status| status.code == 0)
 }
 
 /// Describes a report on one line: the instances, and the handlers that they are for.

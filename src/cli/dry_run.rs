@@ -3,24 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use bytes::Bytes;
-use tonic::Status;
 
 use super::{
     config_args::{ConfigArgs, SAMPLE},
     faults::Texts,
 };
 use mixer_adapter_config::{ConfigSet, Kind, Topic, ValidationError};
-use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_engine::{
-    HandlerBackend, Mixer,
-    build::{BackendSpec, BoxBackend, Connect, Connector, HandlerSpec, SnapshotBuilder},
+    Mixer,
+    build::{BoxBackend, Connect, Connector, HandlerSpec, SnapshotBuilder, unreported},
     remote,
     trace::{Step, Trace},
 };
 use mixer_adapter_host::{
     Host,
-    handler::{AdaptersBuilder, BoxFuture, Caller, Closing, TableLimits},
+    handler::{AdaptersBuilder, BoxFuture, Closing, TableLimits},
 };
 
 /// Builds engines with the adapters of this program.
@@ -146,42 +143,9 @@ impl Connect for Connections {
             if self.call {
                 return self.connector.connect(spec).await;
             }
-            let local = if is_local(spec) { Some(self.connector.connect(spec).await?) } else { None };
-            Ok(Box::new(DryRunHandler(local)) as BoxBackend)
+            let is_called = spec.is_local_with_answers();
+            let local = if is_called { Some(self.connector.connect(spec).await?) } else { None };
+            Ok(unreported(local))
         })
-    }
-}
-
-/// Whether a handler has calls without effects outside of the process. An adapter that only reports may listen on a port
-/// or write files as soon as it is opened.
-fn is_local(spec: &HandlerSpec) -> bool {
-    let BackendSpec::InProcess { adapter, .. } = &spec.backend else { return false };
-    let used = spec.templates();
-    let mut templates = adapter.templates.iter().filter(|template| used.contains(template.name));
-    templates.any(|template| template.variety != Variety::Report)
-}
-
-/// A handler whose calls stay in the process; `None` if all of its calls are skipped.
-struct DryRunHandler(Option<BoxBackend>);
-
-impl HandlerBackend for DryRunHandler {
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
-        match &self.0 {
-            Some(opened) => opened.call(template, request, caller),
-            None => Box::pin(std::future::ready(Err(Status::unavailable("not called")))),
-        }
-    }
-
-    fn adapter_config(&self) -> Option<Bytes> {
-        self.0.as_ref().and_then(|opened| opened.adapter_config())
-    }
-
-    fn is_called(&self, template: &DynamicTemplate) -> bool {
-        self.0.is_some() && template.variety() != Variety::Report
     }
 }

@@ -53,6 +53,7 @@ mod serve;
 mod server_args;
 #[cfg(feature = "redis")]
 mod session_args;
+mod shadow_args;
 mod signals;
 mod source;
 mod source_args;

@@ -22,6 +22,7 @@ use super::{
     limit_args::LimitArgs,
     log_args::LogArgs,
     port_args::{PortArgs, PortSecurity},
+    shadow_args::{self, ShadowArgs},
     signals::Signals,
     source_args::{OpenedSources, SourceArgs},
     value_parsers,
@@ -29,7 +30,11 @@ use super::{
 use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{self as config, Apply as _, Change, Update};
 use mixer_adapter_core::{framework::version::SemanticVersion, metrics::Events, template::Variety};
-use mixer_adapter_engine::{CacheLimits, Controller, Mixer, build::Connector, remote};
+use mixer_adapter_engine::{
+    CacheLimits, Controller, Mixer,
+    build::{BuildOptions, Connector},
+    remote,
+};
 use mixer_adapter_host::{
     Host,
     handler::{AdapterInfo, AdaptersBuilder, Closing, TableLimits},
@@ -175,6 +180,9 @@ pub(super) struct Serve {
     decision_log: DecisionLogArgs,
 
     #[command(flatten)]
+    shadow: ShadowArgs,
+
+    #[command(flatten)]
     port: PortArgs,
 
     #[command(flatten)]
@@ -224,9 +232,10 @@ impl Serve {
         let signals = Signals::handle(self.grace)?;
         background.spawn(reload(security.clone(), signals.reload.clone()));
         let served = background.block_on(async {
-            let mixer = self.decision_log.add_to(Mixer::new().with_limits(self.limits.limits().requests))?;
-            let mixer = Arc::new(mixer);
-            let controller = self.controller(&mixer, &host)?;
+            let mixer = Mixer::new().with_limits(self.limits.limits().requests);
+            let mixer = mixer.with_shadow(self.shadow.shadow(background.handle()));
+            let mixer = Arc::new(self.decision_log.add_to(mixer)?);
+            let controller = self.controller(&mixer, &host, self.options_of_answers()?);
             let status = controller.status();
             let server = Server::new(host.clone(), self.options())
                 .mixer(mixer.clone())
@@ -244,6 +253,16 @@ impl Serve {
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
             let pushes = StreamMemory::new(self.memory().pushes);
             let reload = signals.reload.clone();
+            if let Some(engine) = mixer.shadow().configuration() {
+                let arguments = self.shadow.configuration(&self.configuration);
+                let options = arguments.options()?.is_shadow(true);
+                let controller = self.controller(engine, &host, options);
+                let (status, mixer) = (controller.status(), mixer.clone());
+                readiness.warn(move || shadow_args::warnings(&mixer, &status.lock()));
+                let (reload, pushes) = (signals.reload.clone(), pushes.clone());
+                let sources = self.sources.dial(&arguments, extensions(&host), reload, pushes).await?;
+                background.spawn(controller.follow(sources));
+            }
             let opened =
                 self.sources.open(&self.configuration, extensions(&host), reload, pushes, hits).await?;
             let mcp = opened.as_ref().and_then(|opened| opened.listening);
@@ -274,10 +293,16 @@ impl Serve {
         served
     }
 
-    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>) -> Result<Controller, UsageError> {
+    fn controller(&self, mixer: &Arc<Mixer>, host: &Arc<Host>, options: BuildOptions) -> Controller {
         let mut remote = remote::Options::default();
         remote.exported_span = self.otlp.exported_span();
         let connector = Connector { host: host.clone(), remote, closing: host.closing().clone() };
+        let controller = Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options);
+        controller.with_losses(self.sources.losses())
+    }
+
+    /// The options of the configuration whose answers count.
+    fn options_of_answers(&self) -> Result<BuildOptions, UsageError> {
         let mut options = self.configuration.options()?;
         let bytes = self.memory().answers;
         options.check_cache = CacheLimits::new(self.check_cache, bytes);
@@ -286,8 +311,7 @@ impl Serve {
             let bytes = self.envoy.envoy_check_cache.unwrap_or(bytes);
             options.strict_check_cache = CacheLimits::new(usize::MAX, bytes);
         }
-        let controller = Controller::new(mixer.clone(), host.clone(), Arc::new(connector), options);
-        Ok(controller.with_losses(self.sources.losses()))
+        Ok(options)
     }
 
     fn table_limits(&self) -> TableLimits {

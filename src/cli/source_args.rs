@@ -148,11 +148,35 @@ impl SourceArgs {
         memory: StreamMemory,
         hits: Arc<LimitHits>,
     ) -> anyhow::Result<Option<OpenedSources>> {
+        let listens = self.mcp_listen.as_ref().map(|listen| (listen, hits));
+        let opened = self.open_all(configuration, extensions, reload, memory, listens).await?;
+        Ok((!opened.sources.is_empty()).then_some(opened))
+    }
+
+    /// Opens the sources of a configuration to which this program connects.
+    pub(super) async fn dial(
+        &self,
+        configuration: &ConfigArgs,
+        extensions: Vec<Extension>,
+        reload: watch::Receiver<()>,
+        memory: StreamMemory,
+    ) -> anyhow::Result<Vec<MergedSource>> {
+        Ok(self.open_all(configuration, extensions, reload, memory, None).await?.sources)
+    }
+
+    async fn open_all(
+        &self,
+        configuration: &ConfigArgs,
+        extensions: Vec<Extension>,
+        reload: watch::Receiver<()>,
+        memory: StreamMemory,
+        listens: Option<(&Scoped<ListenUrl>, Arc<LimitHits>)>,
+    ) -> anyhow::Result<OpenedSources> {
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
-        let listens = self.mcp_listen.as_ref();
+        let listened = listens.as_ref().map(|(listen, _)| listen);
         let listened =
-            listens.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
+            listened.map(|listen| (format!("--mcp-listen {}", listen.url), listen.collections.as_ref()));
         let filters = collection_filters(dialed.chain(listened)).map_err(UsageError::of)?;
         let settings = self.settings(configuration, extensions)?.reload(reload.into()).memory(Some(memory));
         let mut sources = Vec::new();
@@ -160,9 +184,9 @@ impl SourceArgs {
         for (place, filter) in filters.into_iter().enumerate() {
             let collections = self.wanted(&filter);
             let settings = settings.clone().collections(collections);
-            let source: Box<dyn Source> = match (parts.get(place), listens) {
+            let source: Box<dyn Source> = match (parts.get(place), &listens) {
                 (Some(part), _) => part.url.source(&settings).map_err(UsageError::of)?,
-                (None, Some(listen)) => {
+                (None, Some((listen, hits))) => {
                     let (listener, address) = self.bind(listen.url).await?;
                     let listener = listener.count_limits(hits.clone());
                     listening = Some(address);
@@ -173,7 +197,7 @@ impl SourceArgs {
             let (required, skip_bad_resources) = (settings.required(), settings.skip_bad_resources);
             sources.push(MergedSource { source, filter, required, skip_bad_resources });
         }
-        Ok((!sources.is_empty()).then_some(OpenedSources { sources, listening }))
+        Ok(OpenedSources { sources, listening })
     }
 
     /// Returns what becomes of updates that remove everything.

@@ -15,7 +15,7 @@ use super::metrics_encoder::{Encoded, Families, loaded};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{
     CacheOutcome, CheckOutcome, ConfigStatus, InstanceCounts, Mixer, QUOTA_OUTCOMES, REPORT_OUTCOMES,
-    RequestLimit, RuleCounts,
+    RequestLimit, RuleCounts, ShadowDifference, ShadowKind,
 };
 use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
@@ -32,6 +32,7 @@ pub(super) fn encode(
     snapshot(mixer, families)?;
     resources(mixer, families)?;
     check_cache(mixer, families)?;
+    shadow(mixer, families)?;
     decision_log(mixer, families)?;
     config.map_or(Ok(()), |config| {
         let status = config.lock().clone();
@@ -172,6 +173,30 @@ fn check_cache(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
     families.gauge("mixer_adapter_check_cache_answers", "Cached answers to checks", size.answers)?;
     let help = "Memory of cached answers to checks";
     families.measure("mixer_adapter_check_cache_size", help, Unit::Bytes, size.bytes as f64)
+}
+
+fn shadow(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {
+    let used = ShadowKind::ALL.map(|kind| (kind.name(), mixer.shadow().counts(kind)));
+    let used = used.iter().filter(|(_, counts)| counts.is_used());
+    let results = used.clone().flat_map(|(shadow, counts)| {
+        let results = counts.results().into_iter();
+        results.map(|(result, count)| ([(*shadow).into(), result.into()], ConstCounter::new(count)))
+    });
+    let name =
+        ("mixer_adapter_shadow_evaluations", "Evaluations in the shadow, by comparison with the answer");
+    families.encode(name, None, ["shadow", "result"], results)?;
+    let rules: Vec<_> = used
+        .flat_map(|(shadow, counts)| counts.rules().into_iter().map(move |rule| (*shadow, rule)))
+        .collect();
+    let differences = rules.iter().flat_map(|(shadow, (rule, counts))| {
+        let differences = ShadowDifference::NAMES.into_iter().zip(*counts).filter(|(_, count)| *count > 0);
+        differences.map(move |(difference, count)| {
+            ([(*shadow).into(), (&**rule).into(), difference.into()], ConstCounter::new(count))
+        })
+    });
+    let name =
+        ("mixer_adapter_shadow_rule_differences", "Evaluations in the shadow with another answer, by rule");
+    families.encode(name, None, ["shadow", "rule", "difference"], differences)
 }
 
 fn decision_log(mixer: &Mixer, families: &mut Families<'_>) -> Encoded {

@@ -184,7 +184,9 @@ fn a_changed_answer_to_a_recorded_request_is_shown() {
     let ran = compare("after");
     let start = "request 2: {\"request.path\":\"/admin\"}\n  before: denied: PERMISSION_DENIED: ";
     assert!(ran.code == 1 && ran.stdout.starts_with(start), "{ran:?}");
-    assert!(ran.stdout.ends_with("\n  after:  allowed\n2 requests: 1 different answer\n"), "{ran:?}");
+    let (_, end) = ran.stdout.split_once("\n  after:  allowed\nrule ").unwrap();
+    assert!(end.contains(".rule.istio-system (before/"), "{ran:?}");
+    assert!(end.ends_with("): 1 would be allowed\n2 requests: 1 different answer\n"), "{ran:?}");
 }
 
 #[test]

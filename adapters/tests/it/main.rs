@@ -49,6 +49,7 @@ mod secured_commands;
 mod security;
 mod serve;
 mod several_servers;
+mod shadow;
 mod shared_sessions;
 mod shutdown;
 mod slips;

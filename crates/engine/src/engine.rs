@@ -5,7 +5,7 @@ use std::sync::{
 
 use parking_lot::RwLock;
 
-use super::{Counts, RequestLimits, Snapshot, decision_log::DecisionLog};
+use super::{Counts, RequestLimits, Shadow, ShadowCall, Snapshot, decision_log::DecisionLog};
 
 /// The engine: the current snapshot and the counters of request outcomes.
 #[derive(Debug)]
@@ -13,7 +13,8 @@ pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
     counts: Counts,
     limits: RequestLimits,
-    decision_log: DecisionLog,
+    decision_log: Arc<DecisionLog>,
+    shadow: Shadow,
     closed: AtomicBool,
 }
 
@@ -24,7 +25,8 @@ impl Mixer {
             current: RwLock::new(None),
             counts: Counts::default(),
             limits: RequestLimits::default(),
-            decision_log: DecisionLog::default(),
+            decision_log: Arc::default(),
+            shadow: Shadow::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -43,12 +45,28 @@ impl Mixer {
     /// Sets the log of decisions, which by default has no output.
     #[must_use]
     pub fn with_decision_log(self, log: DecisionLog) -> Self {
-        Self { decision_log: log, ..self }
+        Self { decision_log: Arc::new(log), ..self }
     }
 
     /// The log of decisions.
-    pub fn decision_log(&self) -> &DecisionLog {
+    pub fn decision_log(&self) -> &Arc<DecisionLog> {
         &self.decision_log
+    }
+
+    /// Sets the limits of evaluations in the shadow, and the configuration that is evaluated there.
+    #[must_use]
+    pub fn with_shadow(self, shadow: Shadow) -> Self {
+        Self { shadow, ..self }
+    }
+
+    /// The evaluations in the shadow.
+    pub fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
+    /// Begins a call to be evaluated in the shadow; `None` if nothing is in the shadow.
+    pub fn shadow_call(&self, snapshot: &Arc<Snapshot>) -> Option<ShadowCall<'_>> {
+        ShadowCall::new(self, snapshot)
     }
 
     /// The counters of request outcomes.
@@ -71,6 +89,9 @@ impl Mixer {
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         self.update(|_| None);
+        if let Some(configuration) = self.shadow.configuration() {
+            configuration.close();
+        }
     }
 
     fn update(&self, snapshot: impl FnOnce(bool) -> Option<Arc<Snapshot>>) {

@@ -31,6 +31,8 @@ mod references;
 pub mod remote;
 mod resource_counts;
 mod rules;
+mod sample;
+mod shadow;
 mod snapshot;
 pub mod trace;
 mod wire;
@@ -50,6 +52,7 @@ pub use resource_counts::{
     Counters, HandlerCounts, InstanceCounts, LastFailure, LastLimit, OTHER, QuotaCounts, ResourceCounts,
     RuleCounts,
 };
+pub use shadow::{Shadow, ShadowCall, ShadowCounts, ShadowDifference, ShadowKind, ShadowOptions};
 pub use snapshot::{CacheSize, Snapshot, SnapshotSize};
 
 use prost_reflect::{DynamicMessage, MessageDescriptor};

@@ -14,6 +14,7 @@ use super::{
     policy::FailurePolicy,
     resource_counts::ResourceCounts,
     rules::Table,
+    shadow::ShadowKind,
 };
 
 /// An immutable, compiled configuration.
@@ -43,6 +44,10 @@ pub struct Snapshot {
     pub(crate) has_faults: bool,
     /// Whether a quota has [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
     pub(crate) has_dimensions_in_metadata: bool,
+    /// The actions in the shadow, whose answers do not count; `None` if there are none.
+    pub(crate) shadow: Option<Arc<Snapshot>>,
+    /// The kind of shadow that it is evaluated in; `None` if its answers count.
+    pub(crate) shadow_kind: Option<ShadowKind>,
     /// Number of rules.
     pub(crate) rules: usize,
     /// Where each rule is written, by full name.
@@ -69,8 +74,18 @@ impl Snapshot {
 
     /// Collects the attributes that the rules use.
     pub(crate) fn collect_used(&mut self) {
-        let tables = [&self.checks, &self.reports, &self.quotas, &self.generators];
-        self.used = Arc::new(UsedSlots::new(&self.vocabulary, tables.into_iter().flat_map(Table::slots)));
+        let snapshots = [&*self].into_iter().chain(self.shadow.as_deref());
+        let slots = snapshots.flat_map(|snapshot| snapshot.tables().into_iter().flat_map(Table::slots));
+        self.used = Arc::new(UsedSlots::new(&self.vocabulary, slots));
+    }
+
+    fn tables(&self) -> [&Table; 4] {
+        [&self.checks, &self.reports, &self.quotas, &self.generators]
+    }
+
+    /// The actions in the shadow, whose answers do not count; `None` if there are none.
+    pub fn shadow(&self) -> Option<&Arc<Snapshot>> {
+        self.shadow.as_ref()
     }
 
     /// Returns the size and age.
@@ -100,8 +115,7 @@ impl Snapshot {
 
     /// Returns the full names of the rules that call a handler.
     pub fn rules_of(&self, handler: &str) -> BTreeSet<&str> {
-        let tables = [&self.checks, &self.reports, &self.quotas, &self.generators];
-        let destinations = tables.into_iter().flat_map(Table::destinations);
+        let destinations = self.tables().into_iter().flat_map(Table::destinations);
         let of_handler = destinations.filter(|destination| &*destination.handler.name == handler);
         of_handler.flat_map(|destination| &destination.groups).map(|group| &*group.rule).collect()
     }
@@ -154,6 +168,8 @@ impl Snapshot {
             resource_counts: Arc::default(),
             has_faults: false,
             has_dimensions_in_metadata: false,
+            shadow: None,
+            shadow_kind: None,
             rules: 0,
             places: BTreeMap::new(),
             built_at: Instant::now(),

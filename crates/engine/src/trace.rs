@@ -18,6 +18,9 @@ pub struct Trace {
     /// Number of further steps, which exceeded the limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: usize,
+    /// The full names of the rules that decided: whose adapters denied the request, or else all that apply.
+    #[serde(skip)]
+    pub rules: Vec<std::sync::Arc<str>>,
     /// The bytes that further steps may take; `None` without limit.
     #[serde(skip)]
     room: Option<usize>,

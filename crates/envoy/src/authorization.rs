@@ -7,7 +7,7 @@ use std::{
 
 use mixer_adapter_core::framework::{log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
-    Budget, CheckOutcome, FailedParts,
+    Budget, CheckOutcome, FailedParts, ShadowCall,
     decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dispatch::{AnswerDetails, CacheUse, Caller, DispatchError, Request},
 };
@@ -89,7 +89,9 @@ impl Services {
         let Some(snapshot) = self.configuration.snapshot(caller.deadline).await else {
             return Decision::Fail("there is no configuration yet".to_owned());
         };
-        let bag = snapshot.bag_of(logged.is_some_and(LoggedCall::is_logged));
+        let shadow = self.mixer.shadow_call(&snapshot);
+        let needs_all = shadow.as_ref().is_some_and(ShadowCall::needs_all_attributes);
+        let bag = snapshot.bag_of(needs_all || logged.is_some_and(LoggedCall::is_logged));
         let bag = match check_attributes(context, bag, &self.options.mapping) {
             Ok(bag) => bag,
             Err(error) => return Decision::Fail(error.to_string()),
@@ -106,6 +108,10 @@ impl Services {
             let declared = request.vocabulary().find(name);
             declared.is_some_and(|declared| request.references().includes(declared.slot))
         });
+        if let Some(mut shadow) = shadow {
+            shadow.add_check(&answer, &origin.failed);
+            shadow.evaluate(&mut request, caller, logged);
+        }
         match answer {
             Ok(answer) => {
                 let http = context.request.as_ref().and_then(|request| request.http.as_ref());

@@ -1,6 +1,9 @@
 //! `/status`: the state of the program, its resources and their counters, for the page and for other programs.
 
-use std::{collections::HashSet, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::atomic::Ordering::Relaxed,
+};
 
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -12,7 +15,7 @@ use super::{
     problems::{Level, Problem},
 };
 use mixer_adapter_core::framework::status::status_name;
-use mixer_adapter_engine::{ConfigChange, Mixer, QuotaCounts, Snapshot};
+use mixer_adapter_engine::{ConfigChange, Mixer, QuotaCounts, ShadowDifference, ShadowKind, Snapshot};
 use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
 /// The state of a server. What is wrong comes first.
@@ -37,6 +40,9 @@ pub(super) struct Status {
     metrics: Option<Vec<Json>>,
     in_use: Option<Json>,
     cache: Option<Json>,
+    /// Evaluations in the shadow, by kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shadow: Vec<Json>,
 }
 
 impl Status {
@@ -76,8 +82,24 @@ impl Status {
                 .then(|| handler_metrics(&host.adapters().handler_metrics().unwrap_or_default())),
             in_use: snapshot.as_deref().map(|snapshot| in_use(snapshot, is_brief)),
             cache: snapshot.as_deref().and_then(cache),
+            shadow: mixer.as_ref().map_or_else(Vec::new, |mixer| shadow(mixer)),
         }
     }
+}
+
+/// Returns the evaluations in the shadow by kind, and their differences from answers by rule.
+fn shadow(mixer: &Mixer) -> Vec<Json> {
+    let kinds = ShadowKind::ALL.into_iter().map(|kind| (kind, mixer.shadow().counts(kind)));
+    let used = kinds.filter(|(_, counts)| counts.is_used());
+    let json = used.map(|(kind, counts)| {
+        let differences = counts.rules().into_iter().map(|(rule, counts)| {
+            let counts = ShadowDifference::NAMES.into_iter().zip(counts);
+            json!({ "rule": &*rule, "differences": counts.collect::<BTreeMap<_, _>>() })
+        });
+        let results: BTreeMap<_, _> = counts.results().into_iter().collect();
+        json!({ "shadow": kind.name(), "results": results, "rules": differences.collect::<Vec<_>>() })
+    });
+    json.collect()
 }
 
 /// The maximum number of series of handlers that are shown.

@@ -23,11 +23,12 @@ use mixer_adapter_core::{
     proto,
 };
 use mixer_adapter_engine::{
-    Budget, CheckOutcome, FailedParts, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, Snapshot,
+    Budget, CheckOutcome, FailedParts, LimitError, Mixer, QUOTA_OUTCOMES, RequestLimits, ShadowCall,
+    Snapshot,
     attribute::Bag,
     decision_log::{Api, LoggedAttributes, LoggedCall, LoggedDecision},
     dictionary::WORDS,
-    dispatch::{AnswerDetails, DispatchError, QuotaRequest, Report, Request},
+    dispatch::{AllocationMode, AnswerDetails, DispatchError, QuotaRequest, Report, Request},
     proto::istio::mixer::v1::{
         CheckRequest, CheckResponse, CompressedAttributes, ReferencedAttributes, ReportRequest,
         ReportResponse,
@@ -233,13 +234,16 @@ async fn traced_check(
     let snapshot = mixer.snapshot().ok_or_else(not_configured)?;
     let attributes = asked.attributes.as_ref();
     let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
-    let mut bag = snapshot.bag_of(logged.is_some_and(LoggedCall::is_logged));
+    let is_logged = logged.is_some_and(LoggedCall::is_logged);
+    // An explanation is not a request.
+    let mut shadow = if trace.is_none() { mixer.shadow_call(&snapshot) } else { None };
+    let mut bag = snapshot.bag_of(is_logged || shadow.as_ref().is_some_and(ShadowCall::needs_all_attributes));
     let mut budget = Budget::new(mixer.limits(), caller);
     if let Some(attributes) = attributes {
         decoder.read(attributes, &mut bag, &mut budget).map_err(|error| over_limit(mixer, error))?;
     }
     let request = Request::new(&snapshot, bag, caller).with_budget(budget);
-    let mut request = request.with_rules(logged.is_some_and(LoggedCall::is_logged));
+    let mut request = request.with_rules(is_logged || shadow.is_some());
     if let Some(trace) = trace.as_deref_mut() {
         let mut trace = mem::take(trace);
         request.namespace().clone_into(&mut trace.namespace);
@@ -248,10 +252,14 @@ async fn traced_check(
         }
         request = request.with_trace(trace);
     }
-    let answer = answer(mixer, &mut request, asked, known_words, Pace::new(caller.deadline), basis).await;
+    let pace = Pace::new(caller.deadline);
+    let answer = answer(mixer, &mut request, asked, known_words, pace, basis, shadow.as_mut()).await;
     basis.failed_quotas = request.take_failed();
     basis.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
     mixer.counts().request(request.counts());
+    if let Some(shadow) = shadow {
+        shadow.evaluate(&mut request, caller, logged);
+    }
     if let Some(trace) = trace {
         *trace = request.into_trace().unwrap_or_default();
     }
@@ -282,9 +290,13 @@ async fn answer(
     known_words: usize,
     mut pace: Pace,
     basis: &mut Basis,
+    mut shadow: Option<&mut ShadowCall<'_>>,
 ) -> Result<CheckResponse, Status> {
     let answer = request.answer().await;
     basis.failed = request.take_failed();
+    if let Some(shadow) = &mut shadow {
+        shadow.add_check(&answer, &basis.failed);
+    }
     let answer = answer.map_err(|error| status(mixer, Code::Internal, error))?;
     basis.details = answer.details;
     let allowed = answer.status.code == 0;
@@ -301,15 +313,16 @@ async fn answer(
     if allowed {
         for (name, params) in &asked.quotas {
             let before = request.budget().bytes();
-            let granted = request
-                .quota(QuotaRequest {
-                    name,
-                    dedup_id: &asked.deduplication_id,
-                    amount: params.amount,
-                    best_effort: params.best_effort,
-                })
-                .await
-                .map_err(|error| over_limit(mixer, error))?;
+            let quota = QuotaRequest {
+                name,
+                dedup_id: &asked.deduplication_id,
+                amount: params.amount,
+                best_effort: params.best_effort,
+            };
+            let granted = request.quota(quota).await.map_err(|error| over_limit(mixer, error))?;
+            if let Some(shadow) = &mut shadow {
+                shadow.add_quota(quota, AllocationMode::default(), Some(granted.granted), request);
+            }
             mixer.counts().quota(granted.granted, params.amount);
             let result = QuotaResult {
                 valid_duration: Some(granted.valid_duration),

@@ -104,13 +104,14 @@ const pathOf = (attributes) => attributes["request.path"] ?? attributes["request
 const userOf = (attributes) => attributes["source.user"] ?? attributes["source.principal"] ?? attributes["request.auth.principal"];
 
 /** The parts of a line that are read first. */
-function lineParts({ kind, verdict, code, message, rules = [], failed = [], quota, amount, granted, requests, attributes = {}, latency_seconds: latency, peer }) {
+function lineParts({ kind, verdict, shadow, code, message, rules = [], failed = [], quota, amount, granted, requests, attributes = {}, latency_seconds: latency, peer }) {
   const amounts = amount === undefined ? "" : `: ${granted} of ${amount}`;
+  const kindText = shadow ? `in the shadow (${shadow})` : kind.replace("_", " ");
   const of = kind === "quota" ? `${quota}${amounts}` : kind === "report" ? plural(requests, "request") : (rules.length ? rules : failed.map((part) => part.rule)).join(", ");
   const duration = latency === undefined ? "" : micros(Math.round(latency * 1e6));
   const where = [pathOf(attributes), userOf(attributes), duration, peer].filter((part) => part).join(" · ");
   return [
-    make("b", verdict, BAD.has(verdict) ? "red" : "green"), make("span", kind.replace("_", " "), "faint"), make("span", of),
+    make("b", verdict, BAD.has(verdict) ? "red" : "green"), make("span", kindText, "faint"), make("span", of),
     make("span", [code, message].filter((part) => part).join(": ")), make("span", where, "faint"),
   ];
 }
@@ -171,7 +172,7 @@ function hitBy(verdict, lines) {
 
 /** Shows what denials and failures hit, each by itself. */
 function showHit() {
-  const lines = recent.selected.flatMap((decision) => decision.lines);
+  const lines = recent.selected.flatMap((decision) => decision.lines).filter((line) => line.kind !== "shadow");
   const texts = [...BAD].map((verdict) => ({ verdict, text: hitBy(verdict, lines.filter((line) => line.verdict === verdict)) }));
   const shown = texts.filter(({ text }) => text);
   patch(find("hit"), shown, ({ verdict }) => verdict, () => make("p", ""), (item, { text }) => setText(item, text));
@@ -367,6 +368,19 @@ function showSessions({ sessions }) {
   ], 3, sessions);
 }
 
+/** One row for all evaluations of a kind, and one for each rule with differences. */
+function showShadow({ shadow = [] }) {
+  const rows = shadow.flatMap(({ shadow: kind, results, rules }) => [
+    { kind, rule: "(all)", ...results },
+    ...rules.map(({ rule, differences }) => ({ kind, rule, ...differences })),
+  ]);
+  const column = (title, name) => ({ title, value: (row) => row[name] });
+  inventory("shadow", [
+    column("rule", "rule"), column("shadow", "kind"), column("same", "same"), column("would deny", "would_deny"), column("would allow", "would_allow"),
+    column("other status", "other_status"), isFailed("failed"), column("dropped", "dropped"),
+  ], 3, rows);
+}
+
 function showMetrics({ metrics }) {
   const column = (title, name) => ({ title, value: (row) => row[name] });
   inventory("metrics", [column("series", "series"), column("value", "value")], 0, metrics);
@@ -382,6 +396,7 @@ async function showInventory(status) {
     const config = await get("config");
     if (config) showConfiguration(config), showSources(config.sources);
   } else if (id === "adapters") showAdapters(status);
+  else if (id === "shadow") showShadow(status);
   else if (id === "metrics") showMetrics(await get("status"));
   else if (id === "sessions") showSessions(await get("sessions"));
 }

@@ -107,6 +107,18 @@ impl Bag {
         }
     }
 
+    /// Copies attributes of another bag that are declared with the same type. `is_copied` has their slots there.
+    pub(crate) fn copy(&mut self, other: &Self, is_copied: impl Fn(u32) -> bool) {
+        for declared in other.vocabulary.iter().filter(|declared| is_copied(declared.slot)) {
+            let own = self.vocabulary.find(declared.name);
+            if let Some(own) = own.filter(|own| own.value_type == declared.value_type)
+                && let Some(value) = other.at(declared.slot)
+            {
+                self.set(own.slot, value.clone());
+            }
+        }
+    }
+
     /// Returns the value at a slot.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&AttributeValue> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    annotations::{cache_policy, denial_form},
+    annotations::{ShadowedActions, denial_form, rule_settings},
     condition::{compile_condition, warn_of_condition},
     evasion,
     faults::of_expression,
@@ -12,25 +12,29 @@ use super::{
     index::{language, of_kind, resolve},
     instances::{InstanceSpec, Instances},
     rule_spec::{ActionSpec, RuleSpec},
+    shadow::take_shadowed,
 };
 use crate::attribute::Vocabulary;
 use mixer_adapter_config::{ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::policy::v1beta1};
 
+/// Returns the rules, and the actions in the shadow as rules of their own.
 pub(super) fn read(
     set: &ConfigSet,
     handlers: &Handlers,
     instances: &Instances,
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<ValidationError>,
-) -> Vec<RuleSpec> {
+) -> [Vec<RuleSpec>; 2] {
     let usable = Usable { set, handlers, instances };
-    let mut rules = Vec::new();
+    let [mut rules, mut shadow] = [const { Vec::new() }; 2];
     for (resource, spec) in of_kind(set, Kind::Rule, faults) {
         if let Spec::Rule(spec) = spec {
-            rules.extend(rule(resource, spec, &usable, vocabulary, faults));
+            let [rule, shadowed] = rule(resource, spec, &usable, vocabulary, faults);
+            rules.extend(rule);
+            shadow.extend(shadowed);
         }
     }
-    rules
+    [rules, shadow]
 }
 
 /// The resources that rules refer to.
@@ -46,17 +50,26 @@ fn rule(
     usable: &Usable<'_>,
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<ValidationError>,
-) -> Option<RuleSpec> {
+) -> [Option<RuleSpec>; 2] {
     let condition = read.r#match.trim().to_owned();
     let expression = match condition.as_str() {
         "" | "true" => None,
-        text => Some(compile_condition(resource, text, vocabulary, faults)?),
+        text => match compile_condition(resource, text, vocabulary, faults) {
+            None => return [None, None],
+            compiled => compiled.map(Arc::new),
+        },
     };
     let mut actions = Vec::new();
     for (index, action) in read.actions.iter().enumerate() {
         actions.extend(self::action(resource, index, action, usable, faults));
     }
-    let headers = operations(resource, read, &actions, vocabulary, faults);
+    let settings = rule_settings(resource, faults);
+    let resolved = actions.clone();
+    let shadowed = take_shadowed(resource, &mut actions, &settings.shadow, faults);
+    let headers = match settings.shadow {
+        ShadowedActions::All => None,
+        _ => operations(resource, read, &actions, vocabulary, faults),
+    };
     if actions.is_empty() && headers.is_none() {
         if read.actions.is_empty()
             && read.request_header_operations.is_empty()
@@ -67,21 +80,31 @@ fn rule(
                     .error("actions", "the rule does nothing: it has neither actions nor header operations"),
             );
         }
-        return None;
+        return [None, None];
     }
     if let Some(expression) = &expression {
         faults.extend(of_expression(resource, "match", &condition, expression));
-        warn_of_condition(resource, expression, vocabulary, &actions, faults);
+        warn_of_condition(resource, expression, vocabulary, &resolved, faults);
     }
-    faults.extend(evasion::of_rule(resource, &condition, expression.as_ref(), &actions, vocabulary));
-    let (language, caching) = (language(resource), cache_policy(resource, faults));
+    faults.extend(evasion::of_rule(resource, &condition, expression.as_deref(), &resolved, vocabulary));
     let denial = denial_form(resource, vocabulary, faults);
-    if denial.is_some() && !actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check) {
+    if denial.is_some() && !resolved.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check) {
         let reason = "the rule has the form of a denial, and no action that denies";
         faults.push(resource.warning("", reason));
     }
-    let (name, origin) = (resource.name.clone(), resource.origin.clone());
-    Some(RuleSpec { name, origin, language, caching, denial, condition, expression, actions, headers })
+    let spec = |actions, headers| RuleSpec {
+        name: resource.name.clone(),
+        origin: resource.origin.clone(),
+        language: language(resource),
+        caching: settings.caching,
+        denial: denial.clone(),
+        condition: condition.clone(),
+        expression: expression.clone(),
+        actions,
+        headers,
+    };
+    let has_effect = headers.is_some() || actions.iter().any(|action| !action.instances.is_empty());
+    [has_effect.then(|| spec(actions, headers)), (!shadowed.is_empty()).then(|| spec(shadowed, None))]
 }
 
 /// Resolves an action. Unknown instances are dropped; without its handler or any instance, so is the action.

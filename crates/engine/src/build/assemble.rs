@@ -45,7 +45,6 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
     snapshot.places.insert(rule.clone(), place);
     let resource_counts = snapshot.resource_counts.clone();
     let counts = resource_counts.rules.of(&rule);
-    let expression = expression.map(Arc::new);
     let mut check_entries = BTreeMap::new();
     for (action_index, action) in actions.iter().enumerate() {
         let Some(handler) = opened.get(&action.handler) else { continue };

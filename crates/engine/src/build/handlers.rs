@@ -219,7 +219,7 @@ fn in_process(
 
 /// Returns the used handlers, each with the instances of its calls, and the unused ones.
 pub(super) fn by_use(
-    handlers: Handlers,
+    handlers: &Handlers,
     rules: &[RuleSpec],
 ) -> (Vec<Arc<HandlerSpec>>, Vec<Arc<HandlerSpec>>) {
     let mut instances: BTreeMap<&ResourceName, BTreeMap<String, (String, Any)>> = BTreeMap::new();
@@ -238,9 +238,11 @@ pub(super) fn by_use(
             );
         }
     }
-    let specs = handlers.into_iter().map(|(name, configured)| {
-        let instances = instances.get(&name).cloned().unwrap_or_default();
-        Arc::new(HandlerSpec { name, backend: configured.backend, instances, resource: configured.resource })
+    let specs = handlers.iter().map(|(name, configured)| {
+        let ResolvedHandler { resource, backend, .. } = configured;
+        let instances = instances.get(name).cloned().unwrap_or_default();
+        let (name, backend, resource) = (name.clone(), backend.clone(), resource.clone());
+        Arc::new(HandlerSpec { name, backend, instances, resource })
     });
     specs.partition(|spec| !spec.instances.is_empty())
 }
@@ -400,8 +402,17 @@ impl HandlerSpec {
     }
 
     /// The names of the templates of its calls.
-    pub fn templates(&self) -> BTreeSet<&str> {
+    fn templates(&self) -> BTreeSet<&str> {
         self.instances.values().map(|(template, _)| template.as_str()).collect()
+    }
+
+    /// Returns whether it is a handler of this process that has calls with answers. One that only reports may listen on a port or write
+    /// files as soon as it is opened.
+    pub fn is_local_with_answers(&self) -> bool {
+        let BackendSpec::InProcess { adapter, .. } = &self.backend else { return false };
+        let used = self.templates();
+        let mut templates = adapter.templates.iter().filter(|template| used.contains(template.name));
+        templates.any(|template| template.variety != Variety::Report)
     }
 }
 

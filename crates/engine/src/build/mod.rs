@@ -16,6 +16,8 @@ mod instances;
 mod open;
 mod rule_spec;
 mod schemas;
+mod shadow;
+mod unreported;
 mod usage;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -23,18 +25,21 @@ use std::{collections::BTreeSet, sync::Arc};
 pub use handlers::{BackendSpec, HandlerSpec};
 pub use open::{BoxBackend, Connect, Connector};
 pub use schemas::standard as standard_vocabulary;
+pub use unreported::unreported;
 pub use usage::unused;
 
 use super::{
     attribute::Vocabulary,
     cache::{CacheLimits, CheckCache},
-    dispatch::FailurePolicy,
+    dispatch::{FailurePolicy, OnUnknownQuota},
+    shadow::ShadowKind,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
 use mixer_adapter_config::{ConfigSet, Severity, Topic, ValidationError, lint};
 use mixer_adapter_core::framework::{settings, version::Stage};
 use mixer_adapter_host::Host;
 use rule_spec::RuleSpec;
+use unreported::Unreported;
 
 settings! {
     /// Options for building a snapshot.
@@ -53,6 +58,8 @@ settings! {
         check_cache: CacheLimits = CacheLimits::default(),
         /// Limits of the cache of the answers to [strict](crate::dispatch::Request::strict) requests; none by default.
         strict_check_cache: CacheLimits = CacheLimits::default(),
+        /// Whether answers do not count: the configuration is evaluated in the [shadow](crate::Shadow) of another one.
+        is_shadow: bool = false,
     }
 }
 
@@ -135,11 +142,36 @@ impl FieldPolicy {
 #[derive(Debug)]
 pub struct SnapshotBuilder {
     vocabulary: Arc<Vocabulary>,
-    handlers: Vec<Arc<HandlerSpec>>,
-    rules: Vec<RuleSpec>,
+    live: Part,
+    /// The actions in the shadow.
+    shadow: Part,
     faults: Vec<ValidationError>,
     /// The deprecated fields that layers of the runtime allow.
     allowed: BTreeSet<String>,
+}
+
+/// Rules and the handlers that they use.
+#[derive(Debug)]
+struct Part {
+    handlers: Vec<Arc<HandlerSpec>>,
+    rules: Vec<RuleSpec>,
+}
+
+impl Part {
+    /// Has adapters validate the handlers that rules use.
+    fn new(
+        used: Vec<Arc<HandlerSpec>>,
+        mut rules: Vec<RuleSpec>,
+        host: &Host,
+        faults: &mut Vec<ValidationError>,
+    ) -> Self {
+        let mut found = Vec::new();
+        let (handlers, refused) = handlers::validate(used, host, &mut found);
+        found.retain(|fault| !faults.contains(fault));
+        faults.extend(found);
+        handlers::remove(&mut rules, &refused);
+        Self { handlers, rules }
+    }
 }
 
 impl SnapshotBuilder {
@@ -151,13 +183,15 @@ impl SnapshotBuilder {
         let adapters = schemas::adapters(set, &templates, &mut faults);
         let handlers = handlers::read(set, &adapters, host, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, &mut faults);
-        let mut rules = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
+        let [rules, shadow] = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
         faults.extend(lint(set, |name| instances.get(name).is_some_and(instances::InstanceSpec::is_quota)));
-        let (used, unused) = handlers::by_use(handlers, &rules);
+        let (used, mut unused) = handlers::by_use(&handlers, &rules);
+        let (shadowed, _) = handlers::by_use(&handlers, &shadow);
+        unused.retain(|spec| shadowed.iter().all(|shadowed| shadowed.name != spec.name));
         handlers::validate(unused, host, &mut faults);
-        let (handlers, refused) = handlers::validate(used, host, &mut faults);
-        handlers::remove(&mut rules, &refused);
-        Self { vocabulary, handlers, rules, faults, allowed: set.allowed_deprecated() }
+        let live = Part::new(used, rules, host, &mut faults);
+        let shadow = Part::new(shadowed, shadow, host, &mut faults);
+        Self { vocabulary, live, shadow, faults, allowed: set.allowed_deprecated() }
     }
 
     /// Returns the faults of the configuration. Fields that the policy rejects are errors.
@@ -191,31 +225,64 @@ impl SnapshotBuilder {
         if is_rejected || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
             return Err(faults);
         }
-        let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
-        let opened = open::open_all(&self.handlers, former, connect, &resource_counts, &mut faults).await;
+        let vocabulary = self.vocabulary;
+        let unreported = Unreported(connect);
+        let connect = if options.is_shadow { &unreported } else { connect };
+        let mut snapshot =
+            self.live.snapshot(vocabulary.clone(), former, connect, options, &mut faults).await;
         let has_faults = faults.iter().any(ValidationError::is_error);
         if has_faults && !options.lenient {
             return Err(faults);
         }
+        snapshot.has_faults = has_faults;
+        snapshot.shadow_kind = options.is_shadow.then_some(ShadowKind::Configuration);
         let cache_counts = former.map(|former| former.cache_counts.clone()).unwrap_or_default();
+        snapshot.cache = CheckCache::new(options.check_cache, cache_counts.clone());
+        snapshot.strict_cache = CheckCache::new(options.strict_check_cache, cache_counts.clone());
+        snapshot.cache_counts = cache_counts;
+        if !self.shadow.rules.is_empty() {
+            let former = former.and_then(|former| former.shadow.as_deref());
+            let mut found = Vec::new();
+            let mut shadow = self.shadow.snapshot(vocabulary, former, &unreported, options, &mut found).await;
+            shadow.shadow_kind = Some(ShadowKind::Rules);
+            // A quota that only the rules in use have is not unknown.
+            shadow.policy.unknown_quota = OnUnknownQuota::Grant;
+            shadow.collect_used();
+            snapshot.shadow = Some(Arc::new(shadow));
+            // A handler in the shadow that cannot be opened does not prevent the use of the others.
+            found.iter_mut().for_each(|fault| fault.severity = Severity::Warning);
+            faults.extend(found);
+        }
+        snapshot.collect_used();
+        Ok((snapshot, faults))
+    }
+}
+
+impl Part {
+    /// Opens the handlers, except those carried over from the previous snapshot, and assembles a snapshot.
+    async fn snapshot(
+        self,
+        vocabulary: Arc<Vocabulary>,
+        former: Option<&Snapshot>,
+        connect: &dyn Connect,
+        options: &BuildOptions,
+        faults: &mut Vec<ValidationError>,
+    ) -> Snapshot {
+        let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
+        let opened = open::open_all(&self.handlers, former, connect, &resource_counts, faults).await;
         let mut snapshot = Snapshot {
-            namespace_slots: NamespaceSlots::of(&self.vocabulary),
-            global_slots: global_slots(&self.vocabulary),
-            vocabulary: self.vocabulary,
+            namespace_slots: NamespaceSlots::of(&vocabulary),
+            global_slots: global_slots(&vocabulary),
+            vocabulary,
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
-            cache: CheckCache::new(options.check_cache, cache_counts.clone()),
-            strict_cache: CheckCache::new(options.strict_check_cache, cache_counts.clone()),
-            cache_counts,
             resource_counts,
-            has_faults,
             rules: self.rules.len(),
             ..Snapshot::empty()
         };
         for rule in self.rules {
             assemble::add(rule, &opened, &options.default_namespace, &mut snapshot);
         }
-        snapshot.collect_used();
-        Ok((snapshot, faults))
+        snapshot
     }
 }

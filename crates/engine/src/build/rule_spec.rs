@@ -25,12 +25,12 @@ pub(super) struct RuleSpec {
     /// The source of the condition without surrounding white space.
     pub(super) condition: String,
     /// `None` if it always matches.
-    pub(super) expression: Option<Expression>,
+    pub(super) expression: Option<Arc<Expression>>,
     pub(super) actions: Vec<ActionSpec>,
     pub(super) headers: Option<HeaderSpec>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ActionSpec {
     /// The name for references of header operations to the action's outputs.
     pub(super) name: String,

@@ -60,6 +60,21 @@ pub enum LoggedDecision<'d> {
         /// The parts that failed.
         failed: &'d FailedParts,
     },
+    /// A difference between the answer and an evaluation in the shadow, after the answer.
+    Shadow {
+        /// The kind of [shadow](crate::ShadowKind).
+        shadow: &'d str,
+        /// The kind of [difference](crate::ShadowDifference).
+        difference: &'d str,
+        /// The outcome that counts.
+        live: &'d str,
+        /// The name of the quota; `None` for a check.
+        quota: Option<&'d str>,
+        /// The full names of the rules with the difference.
+        rules: &'d [Arc<str>],
+        /// The parts that failed.
+        failed: &'d FailedParts,
+    },
     /// An entry of an access log, which only the [recent decisions](super::RecentDecisions) have.
     LogEntry,
 }
@@ -97,6 +112,10 @@ pub(super) struct Line<'d> {
     api: Api,
     kind: &'static str,
     verdict: &'d str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shadow: Option<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live: Option<&'d str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +157,8 @@ impl<'d> Line<'d> {
             api,
             kind: "log_entry",
             verdict: "logged",
+            shadow: None,
+            live: None,
             code: status.map(|(code, _)| status_name(code).into_owned()),
             message: status.map(|(_, message)| masks.text(message)).filter(|message| !message.is_empty()),
             rules: Vec::new(),
@@ -163,6 +184,11 @@ impl<'d> Line<'d> {
             LoggedDecision::Report { requests, failed } => {
                 (line.kind, line.verdict, line.failed) = ("report", "failed", failed.list());
                 line.requests = Some(requests);
+            }
+            LoggedDecision::Shadow { shadow, difference, live, quota, rules, failed } => {
+                (line.kind, line.verdict, line.failed) = ("shadow", difference, failed.list());
+                (line.shadow, line.live, line.quota) = (Some(shadow), Some(live), quota.map(log_text));
+                line.rules = rules.iter().map(|rule| &**rule).collect();
             }
             LoggedDecision::LogEntry => {}
         }

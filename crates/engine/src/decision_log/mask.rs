@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::attribute::AttributeValue;
 
 /// The text in place of a masked value.
-const MASK: &str = "***";
+pub const MASK: &str = "***";
 
 /// The attribute with the parameters of a query as a map.
 const QUERY_PARAMS: &str = "request.query_params";

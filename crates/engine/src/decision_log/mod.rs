@@ -9,7 +9,6 @@ mod tests;
 
 use std::{
     fmt, io,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -20,11 +19,11 @@ use mixer_adapter_core::framework::{
 };
 
 use self::{line::Line, mask::Masks};
-use crate::{attribute::Bag, decision_id::DecisionIds};
+use crate::{attribute::Bag, decision_id::DecisionIds, sample::Sample};
 
 pub use self::{
     line::{Api, LoggedAttributes, LoggedDecision},
-    mask::DEFAULT_MASKS,
+    mask::{DEFAULT_MASKS, MASK},
     recent::RecentDecisions,
 };
 
@@ -43,29 +42,24 @@ pub struct DecisionLog {
 /// An output of a share of all calls.
 #[derive(Debug)]
 struct Output {
-    sample: f64,
-    calls: AtomicU64,
+    sample: Sample,
     lines: LineQueue,
-}
-
-impl Output {
-    /// Returns whether the next call is in the sample.
-    fn samples(&self) -> bool {
-        // Multiples of the golden ratio are evenly spread over the fractions, without a lock.
-        let count = self.calls.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let fraction = (count >> 11) as f64 / (1_u64 << 53) as f64;
-        fraction < self.sample
-    }
 }
 
 /// A call whose decisions have an id, and are logged if it is in the sample or a client reads them.
 #[derive(Debug)]
 pub struct LoggedCall<'l> {
     log: &'l DecisionLog,
+    call: CallRecord,
+}
+
+/// A logged call without its log, for decisions after its answer.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
     api: Api,
     id: String,
     start: Instant,
-    output: Option<&'l LineQueue>,
+    is_sampled: bool,
     is_recorded: bool,
 }
 
@@ -89,7 +83,7 @@ impl DecisionLog {
         let lines = LineQueue::start("decision-log", output, MAX_QUEUED, |error| {
             warn_limited!(%error, "decision log could not be written");
         })?;
-        let output = Output { sample, calls: AtomicU64::new(0), lines };
+        let output = Output { sample: Sample::new(sample), lines };
         Ok(Self { output: Some(output), ..self })
     }
 
@@ -114,8 +108,8 @@ impl DecisionLog {
         if self.output.is_none() && !is_recorded {
             return None;
         }
-        let output = self.output.as_ref().filter(|output| output.samples()).map(|output| &output.lines);
-        Some(self.call(api, id, output, is_recorded))
+        let is_sampled = self.output.as_ref().is_some_and(|output| output.sample.includes_next());
+        Some(self.call(api, id, is_sampled, is_recorded))
     }
 
     /// Returns whether entries of access logs may be logged.
@@ -125,18 +119,17 @@ impl DecisionLog {
 
     /// Begins an entry of an access log for the decision `id`; `None` unless a client reads them.
     pub fn begin_entry(&self, api: Api, id: &str) -> Option<LoggedCall<'_>> {
-        self.recent.admit(Some(id)).then(|| self.call(api, Some(id), None, true))
+        self.recent.admit(Some(id)).then(|| self.call(api, Some(id), false, true))
     }
 
-    fn call<'l>(
-        &'l self,
-        api: Api,
-        id: Option<&str>,
-        output: Option<&'l LineQueue>,
-        is_recorded: bool,
-    ) -> LoggedCall<'l> {
+    fn call(&self, api: Api, id: Option<&str>, is_sampled: bool, is_recorded: bool) -> LoggedCall<'_> {
         let id = id.map_or_else(|| self.ids.next(), str::to_owned);
-        LoggedCall { log: self, api, id, start: Instant::now(), output, is_recorded }
+        self.resume(CallRecord { api, id, start: Instant::now(), is_sampled, is_recorded })
+    }
+
+    /// Continues a call.
+    pub fn resume(&self, call: CallRecord) -> LoggedCall<'_> {
+        LoggedCall { log: self, call }
     }
 
     /// Waits until all lines so far are written; returns whether they were within the time.
@@ -155,12 +148,17 @@ impl Default for DecisionLog {
 impl LoggedCall<'_> {
     /// The id of the decision.
     pub fn id(&self) -> &str {
-        &self.id
+        &self.call.id
+    }
+
+    /// Returns the call, to be [resumed](DecisionLog::resume) after its answer.
+    pub fn record(&self) -> CallRecord {
+        self.call.clone()
     }
 
     /// Returns whether decisions of this call are logged. If not, it has an id only.
     pub fn is_logged(&self) -> bool {
-        self.output.is_some() || self.is_recorded
+        self.call.is_sampled || self.call.is_recorded
     }
 
     /// Returns the attributes of a request for the log; `None` if it is not logged.
@@ -179,20 +177,21 @@ impl LoggedCall<'_> {
         if !self.is_logged() {
             return;
         }
-        let (origin, masks) = ((self.api, &*self.id), &self.log.masks);
+        let Self { log, call } = self;
+        let (origin, masks) = ((call.api, &*call.id), &log.masks);
         let line = Line::new(origin, decision, status, log_text(peer), attributes, masks);
         let line = match decision {
-            LoggedDecision::LogEntry => line,
-            _ => line.with_latency(self.start.elapsed()),
+            LoggedDecision::LogEntry | LoggedDecision::Shadow { .. } => line,
+            _ => line.with_latency(call.start.elapsed()),
         };
         // Texts, numbers and maps by texts cannot fail to be JSON.
         let Ok(mut line) = serde_json::to_vec(&line) else { return };
-        if self.is_recorded {
-            self.log.recent.add(&self.id, &line);
+        if call.is_recorded {
+            log.recent.add(&call.id, &line);
         }
-        if let Some(output) = self.output {
+        if let Some(output) = log.output.as_ref().filter(|_| call.is_sampled) {
             line.push(b'\n');
-            output.add(line);
+            output.lines.add(line);
         }
     }
 }

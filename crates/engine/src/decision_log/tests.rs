@@ -2,6 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
+    atomic::Ordering::Relaxed,
     mpsc::{Receiver, sync_channel},
 };
 

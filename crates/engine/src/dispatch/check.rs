@@ -251,6 +251,9 @@ fn finish(mut merged: MergedResult, details: AnswerDetails, evaluator: Evaluator
     }
     merged.limit_duration(evaluator.evaluation.caching.max_age);
     evaluator.record.trace(|| Step::Merged { outcome: merged.describe() });
+    if let Some(trace) = &mut evaluator.record.trace {
+        trace.rules.clone_from(&details.rules);
+    }
     CheckAnswer {
         valid_duration: merged.valid_duration,
         valid_use_count: merged.valid_use_count,

@@ -1,5 +1,7 @@
 //! The fixed inputs of a request, and the records of its phases.
 
+use std::sync::Arc;
+
 use mixer_adapter_host::handler::Caller;
 
 use crate::{
@@ -30,6 +32,8 @@ pub(super) struct Record {
     pub(super) counts: RequestCounts,
     /// The parts that failed.
     pub(super) failed: FailedParts,
+    /// The rules whose quotas granted less than the amount.
+    pub(super) refusing: Vec<Arc<str>>,
     /// The origin of the answer, if it may be cached.
     pub(super) origin: Option<Box<AnswerOrigin>>,
 }

@@ -17,6 +17,7 @@ use crate::{
     references::References,
     resource_counts::{AnswerOrigin, RuleCounts},
     rules::{Condition, Destination, Entry, Group, Rules, Table},
+    shadow::{dimensions_field, keep_apart},
     trace::{Phase, Step},
 };
 
@@ -117,7 +118,7 @@ impl<'r, 's> Evaluator<'r, 's> {
                                 self.record.failed.add(&group.rule, Some(handler), FailureCause::Instance);
                                 plan.unbuilt.push(handler.clone());
                             }
-                            Some(instance) if destination.handler.is_called(&destination.template) => {
+                            Some(instance) if self.is_called(destination) => {
                                 let rules = index;
                                 plan.calls.push(PlannedCall { rules, destination, group, entry, instance });
                             }
@@ -135,6 +136,15 @@ impl<'r, 's> Evaluator<'r, 's> {
             plan.conditions.push(conditions);
         }
         Ok(plan)
+    }
+
+    /// Returns whether a handler is called: in the shadow, no quota is called whose counters cannot be kept apart.
+    fn is_called(&self, destination: &Destination) -> bool {
+        let Destination { handler, template, .. } = destination;
+        let is_apart = self.phase != Phase::Quota
+            || self.context.snapshot.shadow_kind.is_none()
+            || dimensions_field(template).is_some();
+        handler.is_called(template) && is_apart
     }
 
     /// Records the calls of a phase.
@@ -191,6 +201,9 @@ impl<'r, 's> Evaluator<'r, 's> {
         let bag = self.bag;
         let mut encoded = Vec::with_capacity(128);
         let built = entry.instance.encode(Attributes::from(bag), self.reads(), &mut encoded);
+        if let (Some(kind), Phase::Quota) = (self.context.snapshot.shadow_kind, self.phase) {
+            keep_apart(kind, &entry.instance.template, &mut encoded);
+        }
         let count = if built.is_ok() { &entry.counts.built } else { &entry.counts.failed };
         count.fetch_add(1, Relaxed);
         if built.is_ok() {

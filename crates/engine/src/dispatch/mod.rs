@@ -28,6 +28,7 @@ pub use context::RequestCounts;
 pub use failure_texts::FailureTexts;
 pub use mixer_adapter_host::handler::Caller;
 pub use report::{LostInstances, PreparedReport, Report, ReportBatch};
+pub(crate) use request::RequestAttributes;
 pub use request::{CacheUse, Request};
 pub use taken::{ReturnedAmount, TakenAmount};
 

@@ -200,6 +200,9 @@ impl<'s> Evaluator<'_, 's> {
                 warn_limited!(handler, %instance, error, "invalid answer to a quota call");
             }
         })?;
+        if result.granted_amount < amount {
+            self.record.refusing.push(call.planned.group.rule.clone());
+        }
         call.planned.entry.counts.quota.add(amount, result.granted_amount, result.limit.as_ref());
         let valid_duration = result.valid_duration.unwrap_or_default();
         Ok(QuotaGrant {

@@ -38,6 +38,38 @@ pub struct Request<'s> {
     pub(super) reused_references: Option<Arc<References>>,
 }
 
+/// The attributes of a request without its snapshot.
+#[derive(Debug)]
+pub(crate) struct RequestAttributes {
+    bag: Bag,
+    is_generated: bool,
+    /// The slots of generated attributes.
+    generated: Vec<u32>,
+    pub(crate) is_strict: bool,
+}
+
+impl RequestAttributes {
+    /// The size of all values in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.bag.size()
+    }
+
+    /// Creates a request of the same snapshot.
+    pub(crate) fn request<'s>(&self, snapshot: &'s Snapshot, caller: &'s Caller) -> Request<'s> {
+        Request { is_generated: self.is_generated, ..Request::new(snapshot, self.bag.clone(), caller) }
+    }
+
+    /// Copies the attributes, also generated ones, to a bag.
+    pub(crate) fn copy_all(&self, target: &mut Bag) {
+        target.copy(&self.bag, |_| true);
+    }
+
+    /// Copies the attributes, except generated ones, to a bag.
+    pub(crate) fn copy_received(&self, target: &mut Bag) {
+        target.copy(&self.bag, |slot| !self.generated.contains(&slot));
+    }
+}
+
 /// How the cache was used for an answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -81,7 +113,7 @@ impl<'s> Request<'s> {
             trace.add(|| Step::OtherNamespace { rule: rule.to_string(), place: place.place.to_string() });
         }
         self.record.trace = Some(Box::new(trace));
-        self
+        self.with_rules(true)
     }
 
     /// Makes failures that Mixer ignores fail the request; see [`FailurePolicy::strict`](super::FailurePolicy::strict).
@@ -149,6 +181,22 @@ impl<'s> Request<'s> {
         std::mem::take(&mut self.record.failed)
     }
 
+    /// Takes the full names of the rules whose quotas granted less than the amount since the last call.
+    pub(crate) fn take_refusing(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.record.refusing)
+    }
+
+    /// Takes the attributes. The request has none afterwards.
+    pub(crate) fn take_attributes(&mut self) -> RequestAttributes {
+        let none = Bag::of_used(self.bag.vocabulary().clone(), Arc::default());
+        RequestAttributes {
+            bag: std::mem::replace(&mut self.bag, none),
+            is_generated: self.is_generated,
+            generated: self.references.generated.clone(),
+            is_strict: self.context.is_strict,
+        }
+    }
+
     /// How the cache was used for the answer; `None` without a cache.
     pub fn cache_use(&self) -> Option<&CacheUse> {
         self.cache_use.as_ref()
@@ -179,11 +227,17 @@ impl<'s> Request<'s> {
 
     /// Begins a phase after attribute generation, which runs first unless it has run.
     pub(super) async fn begin(&mut self, phase: Phase) -> Result<Evaluator<'_, 's>, DispatchError> {
+        self.generate_once().await?;
+        Ok(self.evaluator(phase))
+    }
+
+    /// Runs the attribute generators unless they have run.
+    pub(crate) async fn generate_once(&mut self) -> Result<(), DispatchError> {
         if !self.is_generated {
             self.generate().await?;
             self.is_generated = true;
         }
-        Ok(self.evaluator(phase))
+        Ok(())
     }
 
     /// Runs the attribute generators, and sets the attributes that the request does not have.

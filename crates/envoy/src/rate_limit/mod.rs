@@ -8,7 +8,7 @@ mod taken;
 use mixer_adapter_core::framework::{digest::Digest, log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
     QuotaMode, RequestLimit,
-    decision_log::{Api, LoggedDecision},
+    decision_log::{Api, LoggedCall, LoggedDecision},
     dispatch::{Caller, DispatchError},
 };
 use prost::Message as _;
@@ -49,7 +49,7 @@ impl Services {
         let id = known_id.unwrap_or_else(|| self.ids.next());
         let mut origin = LimitOrigin::default();
         let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&id));
-        let answer = self.limit(&request, &caller, &mut origin).await;
+        let answer = self.limit(&request, &caller, logged.as_ref(), &mut origin).await;
         let outcome = answer.as_deref().map_or(RateLimitOutcome::Failed, outcome);
         if let Some(logged) = logged {
             let error = answer.as_ref().err().map(ToString::to_string);
@@ -94,6 +94,7 @@ impl Services {
         &self,
         request: &RateLimitRequest,
         caller: &Caller,
+        logged: Option<&LoggedCall<'_>>,
         origin: &mut LimitOrigin,
     ) -> Result<Vec<DescriptorResult>, RateLimitError> {
         let snapshot =
@@ -104,7 +105,7 @@ impl Services {
             .map_err(DispatchError::from)?;
         let request_id = caller.request_id.as_deref();
         let request_id = request_id.filter(|id| self.options.trust_request_id && !id.is_empty());
-        let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, origin);
+        let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, logged, origin);
         // Taken hits are given back when this is dropped; an error does not wait for it.
         let mut taken = TakenHits::new(self, &request.domain, caller);
         let mut results = Vec::with_capacity(request.descriptors.len());

@@ -1,7 +1,10 @@
 //! Requests quotas for descriptors.
 
+use std::sync::Arc;
+
 use mixer_adapter_engine::{
-    Budget, FailedParts, Mixer, Snapshot,
+    Budget, FailedParts, Mixer, ShadowCall, Snapshot,
+    decision_log::LoggedCall,
     dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request, TakenAmount},
 };
 
@@ -28,9 +31,10 @@ pub(super) enum RateLimitError {
 /// The quota calls for the descriptors of a domain, which share a budget.
 pub(super) struct QuotaCalls<'c> {
     mixer: &'c Mixer,
-    snapshot: &'c Snapshot,
+    snapshot: &'c Arc<Snapshot>,
     domain: &'c str,
     caller: &'c Caller,
+    logged: Option<&'c LoggedCall<'c>>,
     budget: Budget,
     origin: &'c mut LimitOrigin,
 }
@@ -47,12 +51,13 @@ pub(super) struct LimitOrigin {
 impl<'c> QuotaCalls<'c> {
     pub(super) fn new(
         mixer: &'c Mixer,
-        snapshot: &'c Snapshot,
+        snapshot: &'c Arc<Snapshot>,
         domain: &'c str,
         caller: &'c Caller,
+        logged: Option<&'c LoggedCall<'c>>,
         origin: &'c mut LimitOrigin,
     ) -> Self {
-        Self { mixer, snapshot, domain, caller, budget: Budget::new(mixer.limits(), caller), origin }
+        Self { mixer, snapshot, domain, caller, logged, budget: Budget::new(mixer.limits(), caller), origin }
     }
 
     /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount to give back
@@ -65,11 +70,17 @@ impl<'c> QuotaCalls<'c> {
         dedup_id: &str,
         mut taken: impl FnMut(&str, TakenAmount),
     ) -> Result<Allocation, RateLimitError> {
-        let mut request = self.request(descriptor)?;
+        let shadow = self.mixer.shadow_call(self.snapshot);
+        let mut request = self.request(descriptor, shadow.as_ref())?;
         let quota = self.quota(descriptor, amount, dedup_id);
         let limit = descriptor.limit.as_ref().and_then(limit_override);
         let mode = AllocationMode { report_limit: true, past_limit, limit };
         let allocation = request.allocate(quota, mode, |amount| taken(&self.origin.tenant, amount)).await;
+        if let Some(mut shadow) = shadow {
+            let granted = allocation.as_ref().ok().map(|allocation| allocation.answer.granted);
+            shadow.add_quota(quota, mode, granted, &mut request);
+            shadow.evaluate(&mut request, self.caller, self.logged);
+        }
         self.mixer.counts().request(request.counts());
         self.budget = request.budget();
         self.origin.failed.append(&request.take_failed());
@@ -77,9 +88,14 @@ impl<'c> QuotaCalls<'c> {
     }
 
     /// Creates a request with the attributes of a descriptor.
-    fn request(&mut self, descriptor: &RateLimitDescriptor) -> Result<Request<'c>, RateLimitError> {
+    fn request(
+        &mut self,
+        descriptor: &RateLimitDescriptor,
+        shadow: Option<&ShadowCall<'_>>,
+    ) -> Result<Request<'c>, RateLimitError> {
         let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
-        let bag = descriptor_attributes(self.domain, namespace, descriptor, self.snapshot.bag())?;
+        let bag = self.snapshot.bag_of(shadow.is_some_and(ShadowCall::needs_all_attributes));
+        let bag = descriptor_attributes(self.domain, namespace, descriptor, bag)?;
         let request = Request::new(self.snapshot, bag, self.caller);
         self.origin.tenant.clear();
         self.origin.tenant.push_str(request.tenant());

@@ -1,16 +1,16 @@
 //! Annotations of this project, whose names begin with `mixer-adapter/`.
 
-mod caching;
 mod denial;
 mod quotas;
+mod rules;
 
 use std::collections::BTreeMap;
 
 use mixer_adapter_config::{Resource, ValidationError};
 
-pub(super) use caching::cache_policy;
 pub(super) use denial::denial_form;
 pub(super) use quotas::quota_settings;
+pub(super) use rules::{SHADOW_ACTIONS, ShadowedActions, rule_settings};
 
 /// The prefix of this project's annotations.
 const PREFIX: &str = "mixer-adapter/";

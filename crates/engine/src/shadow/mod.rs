@@ -1,0 +1,158 @@
+//! Evaluations of requests whose outcomes do not count: by actions in the shadow, and by a second configuration. They begin when the
+//! answer is known, are limited, and are compared with it (docs/operating/shadow.md).
+
+mod call;
+mod counts;
+mod quotas;
+mod verdict;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use mixer_adapter_core::framework::settings;
+use tokio::{runtime::Handle, sync::Semaphore};
+
+use crate::{engine::Mixer, sample::Sample, snapshot::Snapshot};
+
+pub use call::ShadowCall;
+pub use counts::ShadowCounts;
+pub(crate) use quotas::{dimensions_field, keep_apart};
+pub use verdict::ShadowDifference;
+
+/// What is in the shadow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShadowKind {
+    /// Rules and actions of the configuration in use.
+    Rules,
+    /// A second configuration.
+    Configuration,
+}
+
+impl ShadowKind {
+    /// All kinds by discriminant.
+    pub const ALL: [Self; 2] = [Self::Rules, Self::Configuration];
+
+    /// Returns the name of the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rules => "rules",
+            Self::Configuration => "configuration",
+        }
+    }
+}
+
+settings! {
+    /// The limits of evaluations in the shadow.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct ShadowOptions {
+        /// Share of calls that are evaluated, from 0 to 1.
+        sample: f64 = 1.0,
+        /// Maximum number of concurrent evaluations.
+        evaluations: usize = 64,
+        /// Maximum size of the requests that are evaluated or wait for it, in bytes.
+        bytes: usize = 8 << 20,
+        /// Maximum time from the answer to the end of the evaluation.
+        timeout: Duration = Duration::from_secs(5),
+        /// The runtime of the evaluations; by default that of the call.
+        runtime: Option<Handle> = None,
+    }
+}
+
+/// The evaluations of an engine in the shadow.
+#[derive(Debug)]
+pub struct Shadow {
+    timeout: Duration,
+    runtime: Option<Handle>,
+    sample: Sample,
+    configuration: Option<Arc<Mixer>>,
+    state: Arc<State>,
+}
+
+/// The state that evaluations share.
+#[derive(Debug)]
+struct State {
+    evaluations: Semaphore,
+    /// The bytes of requests that are evaluated or wait for it.
+    bytes: AtomicUsize,
+    max_bytes: usize,
+    /// By [`ShadowKind`].
+    counts: [ShadowCounts; ShadowKind::ALL.len()],
+}
+
+impl Shadow {
+    /// Creates the shadow of an engine.
+    pub fn new(options: ShadowOptions) -> Self {
+        let ShadowOptions { sample, evaluations, bytes: max_bytes, timeout, runtime } = options;
+        let evaluations = Semaphore::new(evaluations.min(Semaphore::MAX_PERMITS));
+        let state = State { evaluations, bytes: AtomicUsize::new(0), max_bytes, counts: Default::default() };
+        Self { timeout, runtime, sample: Sample::new(sample), configuration: None, state: Arc::new(state) }
+    }
+
+    /// Adds an engine with a second configuration, built with [`is_shadow`](crate::build::BuildOptions::is_shadow).
+    #[must_use]
+    pub fn with_configuration(self, engine: Arc<Mixer>) -> Self {
+        Self { configuration: Some(engine), ..self }
+    }
+
+    /// The engine with the second configuration.
+    pub fn configuration(&self) -> Option<&Arc<Mixer>> {
+        self.configuration.as_ref()
+    }
+
+    /// Returns the attributes that the second configuration uses, and that the one in use does not declare with the same type. No request
+    /// has them.
+    pub fn undeclared(&self, in_use: &Snapshot) -> Vec<String> {
+        let Some(snapshot) = self.configuration.as_ref().and_then(|engine| engine.snapshot()) else {
+            return Vec::new();
+        };
+        let (used, known) = (snapshot.bag(), in_use.vocabulary());
+        let is_known = |name: &str, value_type| {
+            known.find(name).is_some_and(|declared| declared.value_type == value_type)
+        };
+        let undeclared = snapshot
+            .vocabulary()
+            .iter()
+            .filter(|declared| used.holds(declared.name) && !is_known(declared.name, declared.value_type));
+        undeclared.map(|declared| declared.name.to_string()).collect()
+    }
+
+    /// The counters of a kind.
+    pub fn counts(&self, kind: ShadowKind) -> &ShadowCounts {
+        &self.state.counts[kind as usize]
+    }
+}
+
+impl Default for Shadow {
+    fn default() -> Self {
+        Self::new(ShadowOptions::default())
+    }
+}
+
+/// A part of the memory for requests, which is released when this is dropped.
+#[derive(Debug)]
+struct Reserved {
+    state: Arc<State>,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// Reserves memory; `None` if there is too little.
+    fn new(state: &Arc<State>, bytes: usize) -> Option<Self> {
+        let grown = |used: usize| used.checked_add(bytes).filter(|used| *used <= state.max_bytes);
+        state.bytes.fetch_update(Relaxed, Relaxed, grown).ok()?;
+        Some(Self { state: state.clone(), bytes })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.state.bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}

@@ -1,0 +1,73 @@
+//! Flags of evaluations in the shadow.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use tokio::runtime::Handle;
+
+use super::{config_args::ConfigArgs, value_parsers};
+use mixer_adapter_engine::{ConfigStatus, Mixer, Shadow, ShadowOptions};
+use mixer_adapter_streams::ScopedUrl;
+
+/// The second configuration, and the limits of evaluations in the shadow.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Shadow")]
+pub(super) struct ShadowArgs {
+    /// A second configuration, which is evaluated after each answer and never decides [default: none]
+    ///
+    /// As in --config. Differences from the answers are counted, logged and shown. Can be repeated
+    #[arg(long, value_name = "DIR|URL", value_delimiter = ';')]
+    shadow: Vec<ScopedUrl>,
+
+    /// Share of calls that are evaluated in the shadow, from 0 to 1
+    ///
+    /// By --shadow, and by rules with the annotation mixer-adapter/mode: shadow
+    #[arg(long, hide_short_help = true, value_name = "SHARE", default_value_t = 1.0, value_parser = value_parsers::share)]
+    shadow_sample: f64,
+
+    /// Maximum number of concurrent evaluations in the shadow
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 64)]
+    shadow_evaluations: usize,
+
+    /// Maximum memory of calls that are evaluated in the shadow or wait for it; further ones are dropped
+    #[arg(long, hide_short_help = true, value_name = "BYTES", default_value = "8Mi", value_parser = value_parsers::bytes)]
+    shadow_memory: usize,
+
+    /// Maximum time from an answer to the end of its evaluation in the shadow
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "5s", value_parser = value_parsers::duration)]
+    shadow_timeout: Duration,
+}
+
+impl ShadowArgs {
+    /// Creates the shadow of an engine, whose evaluations are on a runtime.
+    pub(super) fn shadow(&self, runtime: &Handle) -> Shadow {
+        let options = ShadowOptions::default()
+            .sample(self.shadow_sample)
+            .evaluations(self.shadow_evaluations)
+            .bytes(self.shadow_memory)
+            .timeout(self.shadow_timeout)
+            .runtime(Some(runtime.clone()));
+        let shadow = Shadow::new(options);
+        if self.shadow.is_empty() { shadow } else { shadow.with_configuration(Arc::new(Mixer::new())) }
+    }
+
+    /// The arguments of the second configuration: the sources of this one, and the policies of the one in use.
+    pub(super) fn configuration(&self, in_use: &ConfigArgs) -> ConfigArgs {
+        let mut arguments = in_use.clone();
+        arguments.config.clone_from(&self.shadow);
+        arguments
+    }
+}
+
+/// Returns the warnings of a second configuration, whose faults do not make the server unready.
+pub(super) fn warnings(mixer: &Mixer, status: &ConfigStatus) -> Vec<String> {
+    let mut warnings = if status.refusal.is_empty() { status.pending() } else { status.refusal.clone() };
+    warnings.extend(status.warnings());
+    if let Some(in_use) = mixer.snapshot() {
+        let undeclared = mixer.shadow().undeclared(&in_use).into_iter();
+        warnings.extend(undeclared.map(|name| {
+            format!("no request has the attribute {name}: the configuration in use does not declare it with the same type")
+        }));
+    }
+    warnings.into_iter().map(|warning| format!("--shadow: {warning}")).collect()
+}
