@@ -199,7 +199,11 @@ async fn a_rule_in_the_shadow_changes_no_answer_and_each_difference_is_counted_a
     assert_eq!(failed["failed"][0]["cause"], "UNAVAILABLE");
     let snapshot = subject.mixer.snapshot().unwrap();
     let counted: Vec<_> = snapshot.resource_counts().rules.all().into_iter().map(|(rule, _)| rule).collect();
-    assert_eq!(counted, ["decides.rule.istio-system".into()], "rules in the shadow have other counters");
+    assert_eq!(
+        counted,
+        [Arc::<str>::from("decides.rule.istio-system")],
+        "rules in the shadow have other counters"
+    );
     let status: Json = serde_json::from_str(&subject.serving.get("/status").await.1).unwrap();
     assert_eq!(status["shadow"][0]["results"]["would_deny"], 1);
 }
