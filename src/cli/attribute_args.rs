@@ -40,11 +40,11 @@ impl AttributeArgs {
 
     /// Takes the arguments that are neither attributes nor files of them, and are `wanted`.
     pub(super) fn take_others(&mut self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
-        let is_other = |argument: &mut String| {
+        let others = self.positional.extract_if(.., |argument| {
             let is_other = argument.contains("://") || !argument.contains('=') && !argument.starts_with('@');
             is_other && wanted(argument)
-        };
-        self.positional.extract_if(.., is_other).collect()
+        });
+        others.collect()
     }
 
     /// Several requests: one for each `--attributes`, or several for a file with a list.

@@ -78,8 +78,11 @@ fn time(text: &str) -> anyhow::Result<SystemTime> {
     if let Some(ago) = ago.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos) {
         return SystemTime::now().checked_sub(ago).context("too long ago");
     }
-    let time = text.parse::<prost_types::Timestamp>().ok().and_then(|time| SystemTime::try_from(time).ok());
-    time.context("write it like 15m, for a time ago, or 2026-01-02T03:04:05Z")
+    timestamp(text).context("write it like 15m, for a time ago, or 2026-01-02T03:04:05Z")
+}
+
+fn timestamp(text: &str) -> Option<SystemTime> {
+    SystemTime::try_from(text.parse::<prost_types::Timestamp>().ok()?).ok()
 }
 
 /// The interval at which further decisions are read.
@@ -195,24 +198,14 @@ impl Decisions {
     }
 
     fn matches(&self, line: &Json) -> bool {
-        let at = || line["time"].as_str().and_then(|time| time.parse::<prost_types::Timestamp>().ok());
-        let at = || at().and_then(|time| SystemTime::try_from(time).ok());
-        let has_rule = |name: &String| {
-            let failed = line["failed"].as_array().into_iter().flatten().map(|part| &part["rule"]);
-            let mut rules = line["rules"].as_array().into_iter().flatten().chain(failed);
-            rules.any(|rule| rule.as_str().is_some_and(|rule| rule.contains(name.as_str())))
-        };
-        let is_verdict = |verdict: &String| line["verdict"] == verdict.as_str();
-        let has_texts = || {
-            let text = line.to_string().to_lowercase();
-            self.texts.iter().all(|searched| text.contains(&searched.to_lowercase()))
-        };
+        let at = line["time"].as_str().and_then(timestamp);
         self.id.as_ref().is_none_or(|id| line["decision_id"] == id.as_str())
-            && (self.verdict.is_empty() || self.verdict.iter().any(is_verdict))
-            && self.rule.as_ref().is_none_or(has_rule)
-            && self.since.is_none_or(|since| at().is_some_and(|at| at >= since))
-            && self.until.is_none_or(|until| at().is_some_and(|at| at < until))
-            && (self.texts.is_empty() || has_texts())
+            && (self.verdict.is_empty()
+                || self.verdict.iter().any(|verdict| line["verdict"] == verdict.as_str()))
+            && self.rule.as_ref().is_none_or(|name| has_rule(line, name))
+            && self.since.is_none_or(|since| at.is_some_and(|at| at >= since))
+            && self.until.is_none_or(|until| at.is_some_and(|at| at < until))
+            && has_texts(line, &self.texts)
     }
 
     fn print(&self, line: &Json) -> anyhow::Result<()> {
@@ -221,9 +214,29 @@ impl Decisions {
     }
 }
 
+/// Returns whether a decision has a rule, also a failed one, whose name contains `name`.
+fn has_rule(line: &Json, name: &str) -> bool {
+    let failed = line["failed"].as_array().into_iter().flatten().map(|part| &part["rule"]);
+    let mut rules = line["rules"].as_array().into_iter().flatten().chain(failed);
+    rules.any(|rule| rule.as_str().is_some_and(|rule| rule.contains(name)))
+}
+
+/// Returns whether a decision contains all texts, in upper or lower case.
+fn has_texts(line: &Json, texts: &[String]) -> bool {
+    if texts.is_empty() {
+        return true;
+    }
+    let line = line.to_string().to_lowercase();
+    texts.iter().all(|text| line.contains(&text.to_lowercase()))
+}
+
+/// Returns a text of a decision, empty if it has none.
+fn text(value: &Json) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 /// Returns a decision for people.
 fn on_one_line(line: &Json) -> String {
-    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let list =
         |values: &Json| values.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
     let failed = line["failed"].as_array().into_iter().flatten().map(|part| {

@@ -65,11 +65,11 @@ impl Server {
             rpcs,
             routes: Box::new(|routes| {
                 let router = routes.add_service(access_log.clone()).into_axum_router();
-                let former = async move |request: Request| {
+                let former = any(async move |request: Request| {
                     let mut access_log = access_log.clone();
                     access_log.call(request.map(Body::new)).await
-                };
-                router.route(FORMER_ACCESS_LOG, any(former)).into()
+                });
+                router.route(FORMER_ACCESS_LOG, former).into()
             }),
             descriptors: include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
             collector: Box::new(metrics),

@@ -90,8 +90,8 @@ where
         let (admitted, service) = (admit(&service, &request), service.clone());
         Box::pin(async move {
             admitted?;
-            let descriptor = || REQUESTS.get_message_by_name(&Request::full_name());
-            let request = lossy_text::decode(request, descriptor).map_err(|error: DecodeError| {
+            let request = lossy_text::decode(request, || REQUESTS.get_message_by_name(&Request::full_name()));
+            let request = request.map_err(|error: DecodeError| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;
             Ok(method(service, request, caller).await?.into_reply())

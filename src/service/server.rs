@@ -200,15 +200,11 @@ impl Server {
         grpc: impl Into<ListenAddress>,
         admin: Option<ListenAddress>,
     ) -> Result<Bound, ServerError> {
-        let bind = async |address| match Listener::bind(&address).await {
-            Ok(listener) => Ok(listener),
-            Err(source) => Err(ServerError::Listen { address, source }),
-        };
         let admin = match admin {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => Some(listen(address).await?),
             None => None,
         };
-        Ok(Bound { grpc: bind(grpc.into()).await?, admin, server: self })
+        Ok(Bound { grpc: listen(grpc.into()).await?, admin, server: self })
     }
 
     /// Uses sockets that listen already, such as those of a supervisor or a test: the gRPC port, and the admin port if there is one.
@@ -507,6 +503,13 @@ impl Server {
 }
 
 /// Reports the received entries, and closes the handlers, until the deadline.
+async fn listen(address: ListenAddress) -> Result<Listener, ServerError> {
+    match Listener::bind(&address).await {
+        Ok(listener) => Ok(listener),
+        Err(source) => Err(ServerError::Listen { address, source }),
+    }
+}
+
 async fn close(host: &Host, mixer: Option<&Mixer>, finish: Vec<BoxFuture<'static, ()>>, deadline: Instant) {
     for finish in finish {
         if tokio::time::timeout_at(deadline, finish).await.is_err() {

@@ -44,13 +44,12 @@ impl Entries {
     /// ignored. Addresses are YAML.
     pub(super) fn parse(entry_type: EntryType, body: &[u8], overrides: &[String]) -> Result<Self, ListError> {
         // A line that is not UTF-8 equals no value, so it is ignored.
-        let lines = || body.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-        let strings =
-            || lines().chain(overrides.iter().map(String::as_str)).filter(|entry| !entry.is_empty());
+        let lines = body.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+        let strings = lines.chain(overrides.iter().map(String::as_str)).filter(|entry| !entry.is_empty());
         match entry_type {
-            EntryType::Strings => Ok(Self::Strings(strings().map(Box::from).collect())),
+            EntryType::Strings => Ok(Self::Strings(strings.map(Box::from).collect())),
             EntryType::CaseInsensitiveStrings => {
-                Ok(Self::CaseInsensitive(strings().map(|entry| fold(entry).into()).collect()))
+                Ok(Self::CaseInsensitive(strings.map(|entry| fold(entry).into()).collect()))
             }
             EntryType::IpAddresses => {
                 Networks::parse(std::str::from_utf8(body)?, overrides).map(Self::Addresses)

@@ -154,10 +154,10 @@ impl LogFile {
 
     /// Returns the parts before and after the time in the names of rotated files.
     fn name_parts(&self) -> (String, String) {
-        let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let name = Path::new(&self.name);
-        let suffix = name.extension().map(|extension| format!(".{}", text(Some(extension))));
-        (format!("{}-", text(name.file_stem())), suffix.unwrap_or_default())
+        let stem = name.file_stem().unwrap_or_default().to_string_lossy();
+        let suffix = name.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+        (format!("{stem}-"), suffix.unwrap_or_default())
     }
 }
 

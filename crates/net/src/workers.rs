@@ -147,11 +147,11 @@ impl Workers {
     /// Returns the worker with the fewest connections. Workers with many connections that wait for their first turn come last: a blocked
     /// worker receives no more.
     pub(crate) fn choose(&self) -> WorkerRef {
-        let rank = |index: &usize| {
-            let worker = &self.workers[*index];
-            (worker.new.load(Relaxed) / MANY_NEW, worker.connections.load(Relaxed))
-        };
-        let index = (0..self.workers.len()).min_by_key(rank).unwrap_or_default();
+        let ranks = self
+            .workers
+            .iter()
+            .map(|worker| (worker.new.load(Relaxed) / MANY_NEW, worker.connections.load(Relaxed)));
+        let index = ranks.enumerate().min_by_key(|(_, rank)| *rank).map_or(0, |(index, _)| index);
         let backlog = Arc::default();
         WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index, backlog }
     }

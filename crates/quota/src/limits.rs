@@ -100,8 +100,8 @@ impl<E> Limits<E> {
     /// # Errors
     /// INVALID_ARGUMENT if it has none.
     pub fn of_call(&self, instance: &str) -> Result<&Quota<E>, AdapterError> {
-        let missing = || AdapterError::invalid(format!("quotas: {}", self.missing(instance)));
-        self.find(instance).ok_or_else(missing)
+        self.find(instance)
+            .ok_or_else(|| AdapterError::invalid(format!("quotas: {}", self.missing(instance))))
     }
 
     /// Returns the reason of an instance without a quota.

@@ -32,8 +32,8 @@ impl TimedAnswer {
             data.print(&json)?;
             return Ok(code);
         }
-        let shown = |trace: Trace| if all { trace.to_string() } else { trace.brief() };
-        let trace = self.trace.map(|trace| format!("\n{}", shown(trace))).unwrap_or_default();
+        let trace = self.trace.map(|trace| if all { trace.to_string() } else { trace.brief() });
+        let trace = trace.map(|trace| format!("\n{trace}")).unwrap_or_default();
         match self.answer {
             Ok(Rendered { text, .. }) => {
                 cli::print_verdict(&format!("{text}took {} ms\n{trace}", millis(self.took)))?;

@@ -123,12 +123,12 @@ impl New {
     /// Returns the values of the templates, and the source tree to depend on.
     fn values(&self) -> anyhow::Result<(Json, Option<PathBuf>)> {
         let source = self.source()?;
-        // Without a slash at the end.
-        let path = |folder: PathBuf| folder.components().collect::<PathBuf>().to_string_lossy().into_owned();
         let dependency = |(name, folder): (&str, &str)| {
             let place = match &source {
                 Some(source) => {
-                    format!("path = {}", template::quoted(&path(source.join(folder))))
+                    // Without a slash at the end.
+                    let path: PathBuf = source.join(folder).components().collect();
+                    format!("path = {}", template::quoted(&path.to_string_lossy()))
                 }
                 None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
             };

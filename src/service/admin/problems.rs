@@ -196,9 +196,8 @@ impl Problems {
         let (now, decay) = (self.now, self.decay);
         let symptom = self.symptoms.entry((kind, name)).or_default();
         // A smaller value is that of a new counter.
-        let grown = |count: u64, before: u64| count.checked_sub(before).unwrap_or(count);
-        let failed = grown(total, symptom.total);
-        let calls = grown(total_calls, symptom.total_calls);
+        let failed = total.checked_sub(symptom.total).unwrap_or(total);
+        let calls = total_calls.checked_sub(symptom.total_calls).unwrap_or(total_calls);
         if failed > 0 {
             symptom.fail(now, QUIET);
         }

@@ -158,9 +158,11 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> Compliance<A, S> {
         };
         let (options, templates) = (&self.options, OnceLock::new());
         let suite = Suite { adapter: A::NAME, blocking: A::BLOCKING, options, templates, add: &add };
-        let progress = |tested: &Tested| print_progress(A::NAME, tested);
         let tested = || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(process_rules::test(&suite, Run::new(&self.options, &progress))),
+            Ok(runtime) => {
+                let progress: &(dyn Fn(&Tested) + Sync) = &|tested| print_progress(A::NAME, tested);
+                runtime.block_on(process_rules::test(&suite, Run::new(&self.options, progress)))
+            }
             Err(error) => panic!("cannot start a runtime: {error}"),
         };
         thread::scope(|scope| match scope.spawn(tested).join() {

@@ -227,8 +227,8 @@ impl Subject for Process<'_> {
                     break;
                 }
                 observer.restart(None);
-                let call = || call_host(&host, &method, request.clone(), patience);
-                let answers = repeated(repeats, end, call).await;
+                let answers =
+                    repeated(repeats, end, || call_host(&host, &method, request.clone(), patience)).await;
                 if sender.send((answers, observer.restart(None))).await.is_err() {
                     break;
                 }

@@ -238,13 +238,14 @@ impl MetricStore {
     /// with its name; one without a name has the lowest free number.
     fn add(&self, adapter: &'static str, scope: &Arc<Scope>) -> String {
         let mut scopes = locked(&self.scopes);
-        let is_known = |name: &Arc<str>| scopes.contains_key(&(adapter, name.to_string()));
-        if scopes.len() >= MAX_HANDLERS && !scope.handler.as_ref().is_some_and(is_known) {
+        let name = scope.handler.as_deref();
+        let is_known = name.is_some_and(|name| scopes.contains_key(&(adapter, name.to_owned())));
+        if scopes.len() >= MAX_HANDLERS && !is_known {
             locked(&self.events).entry((adapter, BEYOND_LIMIT)).or_default().add(1);
             return OTHER.to_owned();
         }
-        let handler = match &scope.handler {
-            Some(name) => name.to_string(),
+        let handler = match name {
+            Some(name) => name.to_owned(),
             None => {
                 let mut numbers = (1..).map(|number: u32| number.to_string());
                 numbers.find(|number| !scopes.contains_key(&(adapter, number.clone()))).unwrap_or_default()

@@ -41,8 +41,10 @@ impl RawResource {
     ) -> Result<Self, ResourceError> {
         let metadata = message.metadata.unwrap_or_default();
         let name = &*name::normal(collection, &metadata.name);
-        let called = || if name.is_empty() { format!("resource {}", place + 1) } else { name.to_owned() };
-        let fault = |text: String| ResourceError { resource: called(), text };
+        let fault = |text: String| {
+            let resource = if name.is_empty() { format!("resource {}", place + 1) } else { name.to_owned() };
+            ResourceError { resource, text }
+        };
         name::check(collection, name).map_err(|error| fault(error.to_string()))?;
         let body = message.body.ok_or_else(|| fault("it has no body".to_owned()))?;
         if !body.type_url.contains('/') || body.message_name().is_empty() {
