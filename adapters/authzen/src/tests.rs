@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod cerbos;
+
 use std::{
     collections::BTreeMap,
     future::pending,

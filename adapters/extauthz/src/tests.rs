@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod caddy;
+
 use std::{
     collections::BTreeMap,
     io::Write as _,

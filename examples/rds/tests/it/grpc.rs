@@ -1,14 +1,12 @@
 //! A real Envoy routes gRPC by the routes of this server, and an update moves the traffic.
-#![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../adapters/tests/it/support/envoy.rs"]
+#[path = "../../../../adapters/tests/it/support/envoy.rs"]
 mod envoy;
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -21,6 +19,8 @@ use tonic_health::{
     ServingStatus,
     pb::{HealthCheckRequest, health_check_response, health_client::HealthClient},
 };
+
+use crate::rds::Rds;
 
 /// The server, whose `try` installs Envoy; `cargo test` of the workspace builds it.
 fn binary() -> Command {
@@ -37,40 +37,6 @@ fn eventually<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
         assert!(start.elapsed() < Duration::from_secs(60), "{what}");
         #[expect(clippy::disallowed_methods, reason = "another process is polled")]
         thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// The example as a process; killed when this is dropped.
-struct Rds {
-    child: Child,
-    clusters: ChildStdin,
-    port: String,
-}
-
-impl Rds {
-    fn start() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rds"))
-            .arg("127.0.0.1:0")
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().rsplit_once(':').unwrap().1.to_owned();
-        let clusters = child.stdin.take().unwrap();
-        Self { child, clusters, port }
-    }
-
-    fn route_to(&mut self, cluster: &str) {
-        writeln!(self.clusters, "{cluster}").unwrap();
-    }
-}
-
-impl Drop for Rds {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -124,10 +90,13 @@ fn an_update_moves_grpc(api_type: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let one = runtime.block_on(upstream(ServingStatus::Serving)).to_string();
     let two = runtime.block_on(upstream(ServingStatus::NotServing)).to_string();
-    let mut rds = Rds::start();
+    let mut rds = Rds::start(env!("CARGO_BIN_EXE_rds"));
     rds.route_to("my-grpc-svc_cluster");
-    let clusters =
-        [cluster("rds", &rds.port), cluster("my-grpc-svc_cluster", &one), cluster("another", &two)];
+    let clusters = [
+        cluster("rds", rds.address.rsplit(':').next().unwrap()),
+        cluster("my-grpc-svc_cluster", &one),
+        cluster("another", &two),
+    ];
     let envoy = Envoy::start(&bootstrap(api_type, &clusters.concat()));
     let front = envoy.listener("front");
     // The listener warms: it accepts connections when it has its routes.

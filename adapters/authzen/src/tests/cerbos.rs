@@ -1,14 +1,14 @@
 //! The decisions of a real Cerbos about the todo application, the interoperability scenario of the AuthZEN working group.
-#![allow(clippy::unwrap_used)]
 
 use mixer_adapter::testing::{FakeHandler, FakeMixer};
-use mixer_adapter_authzen::AuthZen;
 use mixer_adapter_core::{Code, value::Value};
 use mixer_adapter_templates::{
     Authorization,
     authorization::{ActionMsg, InstanceMsg, SubjectMsg},
 };
 use test_debian::Cerbos;
+
+use crate::AuthZen;
 
 const RICK: (&str, &str) = ("rick@the-citadel.com", "admin,evil_genius");
 const MORTY: (&str, &str) = ("morty@the-citadel.com", "editor");

@@ -1,12 +1,4 @@
 //! The end of a server whose handlers and clients would keep it for ever.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-#[path = "../../it/support/mod.rs"]
-#[allow(dead_code, unreachable_pub, unused_imports)]
-mod support;
-
-#[allow(dead_code)]
-mod program;
 
 use std::{
     io::{Read as _, Write as _},
@@ -20,9 +12,12 @@ use mixer_adapter::{
     template::{ListEntry, Template as _, listentry, listentry::HandleListEntryRequest},
     value::Value,
 };
-use program::Server;
-use support::{Client, any, framed, post};
 use test_adapters::probe::Params;
+
+use crate::{
+    program::Server,
+    support::{self, Client, any, framed, post},
+};
 
 const GRACE: &str = "1s";
 /// Far above `--grace` and a second, the limit of a shutdown (docs/operating/reload-and-shutdown.md#shutdown), so that a busy machine fails nothing: what

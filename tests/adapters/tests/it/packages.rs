@@ -1,9 +1,4 @@
 //! Packages that `include_proto!` includes: several in one module, as many templates as an adapter may have, and one that is not there.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../../it/support/mod.rs"]
-#[allow(dead_code, unreachable_pub, unused_imports)]
-mod support;
 
 use std::process::Command;
 
@@ -11,8 +6,9 @@ use mixer_adapter::{
     Adapter, AdapterError, Call, Check, Code, Context, Handle, adapter::Config as _, proto::CheckResult,
     template::Template,
 };
-use support::{Client, Serving, any};
 use test_adapters::params::bystander::Params;
+
+use crate::support::{Client, Serving, any};
 
 /// Denies everything, with the name of the template.
 struct Many;
@@ -117,7 +113,7 @@ fn a_module_includes_several_packages() {
 
 /// Compiles the macro alone, with what build.rs sets, and returns the error.
 fn include(packages: Option<&str>) -> String {
-    let library = include_str!("../../../crates/core/src/lib.rs");
+    let library = include_str!("../../../../crates/core/src/lib.rs");
     let (_, definition) = library.split_once("#[macro_export]\nmacro_rules! include_proto {").unwrap();
     let (definition, _) = definition.split_once("\n}\n").unwrap();
     let source =

@@ -1,12 +1,4 @@
 //! The log of a server: failures with what is known of their calls, and events of authors in the span of their call.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-#[path = "../../it/support/mod.rs"]
-#[allow(dead_code, unreachable_pub, unused_imports)]
-mod support;
-
-#[allow(dead_code)]
-mod program;
 
 use std::process::Command;
 
@@ -17,10 +9,13 @@ use mixer_adapter::{
     value::Value,
 };
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::CreateSessionRequest;
-use program::{PROGRAM, Server};
 use serde_json::{Value as Json, json};
-use support::{Client, any, client::framed, post};
 use test_adapters::probe::Params;
+
+use crate::{
+    program::{PROGRAM, Server},
+    support::{Client, any, client::framed, post},
+};
 
 fn params(ledger: &str) -> Params {
     Params { ledger: ledger.to_owned(), ..Params::default() }

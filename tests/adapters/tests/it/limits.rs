@@ -1,19 +1,11 @@
 //! The limits of ports beside the gRPC port.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-#[path = "../../it/support/mod.rs"]
-#[allow(dead_code, unreachable_pub, unused_imports)]
-mod support;
-
-#[allow(dead_code)]
-mod program;
 
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
 };
 
-use program::Server;
+use crate::{program::Server, support};
 
 #[tokio::test]
 async fn limits_of_the_port_for_sources_count_with_those_of_the_server() {

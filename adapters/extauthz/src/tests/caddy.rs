@@ -1,5 +1,4 @@
 //! A real Caddy as the service of HTTP.
-#![allow(clippy::unwrap_used)]
 
 use std::{
     fs,
@@ -9,13 +8,14 @@ use std::{
 
 use mixer_adapter::testing::{FakeHandler, FakeMixer};
 use mixer_adapter_core::{Code, DirectHttpResponse, prost::Message as _};
-use mixer_adapter_extauthz::ExtAuthz;
 use mixer_adapter_templates::{
     Authorization,
     authorization::{ActionMsg, InstanceMsg},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpStream, time::sleep};
+
+use crate::ExtAuthz;
 
 /// A Caddy that answers forward authentication at `/auth`, and everything below `/check` as a service of HTTP.
 struct Caddy {

@@ -1,0 +1,6 @@
+//! The examples as processes.
+#![allow(clippy::unwrap_used)]
+
+mod grpc;
+mod rds;
+mod rest;

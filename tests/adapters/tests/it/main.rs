@@ -1,0 +1,11 @@
+//! The program of the test adapters in a process of its own, and what `include_proto!` includes.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod exit;
+mod limits;
+mod logs;
+mod packages;
+mod program;
+#[path = "../../../it/support/mod.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "tests of other packages use the rest")]
+mod support;
