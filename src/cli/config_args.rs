@@ -140,13 +140,8 @@ impl ConfigArgs {
             return Err(usage!("{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads")
             .into());
         }
-        let settings = SourceSettings::new(&self.default_config_namespace).collections(
-            filter
-                .collections()
-                .iter()
-                .map(|collection| Wanted { collection: collection.as_str().to_owned(), required: true })
-                .collect(),
-        );
+        let collections = filter.collections().iter().map(Wanted::required).collect();
+        let settings = SourceSettings::new(&self.default_config_namespace).collections(collections);
         let Some(server) = url.server(&settings).map_err(UsageError::of)? else {
             return Ok(Parsed::default());
         };

@@ -213,15 +213,14 @@ impl SourceArgs {
             }
             _ => Vec::new(),
         };
-        let own = collections.iter().map(|collection| Wanted {
+        let wanted = collections.iter().chain(&legacy).map(|collection| Wanted {
             // A layer of the runtime can only allow more.
-            required: !collection.is_runtime() && !self.config_optional.contains(collection),
-            collection: collection.as_str().to_owned(),
+            required: !collection.is_runtime()
+                && !self.config_optional.contains(collection)
+                && !legacy.contains(collection),
+            collection: collection.to_string(),
         });
-        let legacy = legacy
-            .iter()
-            .map(|collection| Wanted { collection: collection.as_str().to_owned(), required: false });
-        own.chain(legacy).collect()
+        wanted.collect()
     }
 
     fn cache(&self) -> anyhow::Result<Option<Cache>> {

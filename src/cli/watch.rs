@@ -163,10 +163,7 @@ impl Watch {
         if !self.collections.is_empty() {
             let collections: BTreeSet<_> =
                 self.collections.iter().map(|requested| &requested.collection).collect();
-            settings.collections = collections
-                .iter()
-                .map(|collection| Wanted { collection: collection.as_str().to_owned(), required: true })
-                .collect();
+            settings.collections = collections.into_iter().map(Wanted::required).collect();
         }
         self.name_resources(&mut settings)?;
         if self.server.is_tls() {
@@ -204,8 +201,9 @@ impl Watch {
             match value_parsers::unless_zero(self.timeout) {
                 Some(longest) if self.once || self.count.is_some() => {
                     let ended = timeout(longest, watched).await;
-                    let late = || format!("{}: not all events arrived within {longest:?}", self.server);
-                    ended.ok().with_context(late)?
+                    ended.ok().with_context(|| {
+                        format!("{}: not all events arrived within {longest:?}", self.server)
+                    })?
                 }
                 _ => watched.await,
             }

@@ -11,63 +11,47 @@ use crate::{
 };
 use mixer_adapter_config::Collection;
 use mixer_adapter_config::source::ReloadRequests;
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_net::grpc::StreamMemory;
 use mixer_adapter_net::tls;
 
-/// The subscriptions of a source and the treatment of its resources, for every kind of source.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SourceSettings {
-    /// The namespace of resources without one.
-    pub default_namespace: String,
-    /// The collections to request. Files are read as a whole, whatever is listed here.
-    pub collections: Vec<Wanted>,
-    /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these.
-    pub skip_bad_resources: bool,
-    /// The cache of the last accepted configuration, for a restart without its source.
-    pub cache: Option<Cache>,
-    /// TLS of connections to servers that use it; without it such servers cannot be used.
-    pub tls: Option<Arc<tls::Client>>,
-    /// The file with the token that servers are shown, over TLS alone.
-    pub token_file: Option<PathBuf>,
-    /// The id of the sink for MCP servers; by default it is derived from the name of the host.
-    pub sink_id: Option<String>,
-    /// The annotations of the sink.
-    pub sink_annotations: BTreeMap<String, String>,
-    /// The id of the node for xDS servers.
-    pub node_id: Option<String>,
-    /// Further metadata of the node for xDS servers.
-    pub node_metadata: BTreeMap<String, String>,
-    /// The longest delay between connection attempts.
-    pub longest_wait: Duration,
-    /// The extensions to announce to xDS servers: adapters and their templates.
-    pub extensions: Vec<Extension>,
-    /// The names to request from xDS servers, by type URL. All resources of other types are requested.
-    pub resource_names: BTreeMap<String, Vec<String>>,
-    /// Requests to read files again, whether they have changed or not.
-    pub reload: ReloadRequests,
-    /// The memory of pushes that arrive or are decoded, of all sources; `None` leaves it to each.
-    pub memory: Option<StreamMemory>,
+settings! {
+    /// The subscriptions of a source and the treatment of its resources, for every kind of source.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct SourceSettings {
+        /// The namespace of resources without one.
+        default_namespace: String = "istio-system".to_owned(),
+        /// The collections to request. Files are read as a whole, whatever is listed here.
+        collections: Vec<Wanted> = Collection::mixer().map(Wanted::required).collect(),
+        /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these.
+        skip_bad_resources: bool = false,
+        /// The cache of the last accepted configuration, for a restart without its source.
+        cache: Option<Cache> = None,
+        /// TLS of connections to servers that use it; without it such servers cannot be used.
+        tls: Option<Arc<tls::Client>> = None,
+        /// The file with the token that servers are shown, over TLS alone.
+        token_file: Option<PathBuf> = None,
+        /// The id of the sink for MCP servers; by default it is derived from the name of the host.
+        sink_id: Option<String> = None,
+        /// The annotations of the sink.
+        sink_annotations: BTreeMap<String, String> = BTreeMap::new(),
+        /// The id of the node for xDS servers.
+        node_id: Option<String> = None,
+        /// Further metadata of the node for xDS servers.
+        node_metadata: BTreeMap<String, String> = BTreeMap::new(),
+        /// The longest delay between connection attempts.
+        longest_wait: Duration = DialOptions::default().longest_wait,
+        /// The extensions to announce to xDS servers: adapters and their templates.
+        extensions: Vec<Extension> = Vec::new(),
+        /// The names to request from xDS servers, by type URL. All resources of other types are requested.
+        resource_names: BTreeMap<String, Vec<String>> = BTreeMap::new(),
+        /// Requests to read files again, whether they have changed or not.
+        reload: ReloadRequests = ReloadRequests::default(),
+        /// The memory of pushes that arrive or are decoded, of all sources; `None` leaves it to each.
+        memory: Option<StreamMemory> = None,
+    }
 }
-
-setters!(SourceSettings {
-    default_namespace: String,
-    collections: Vec<Wanted>,
-    skip_bad_resources: bool,
-    cache: Option<Cache>,
-    tls: Option<Arc<tls::Client>>,
-    token_file: Option<PathBuf>,
-    sink_id: Option<String>,
-    sink_annotations: BTreeMap<String, String>,
-    node_id: Option<String>,
-    node_metadata: BTreeMap<String, String>,
-    longest_wait: Duration,
-    extensions: Vec<Extension>,
-    resource_names: BTreeMap<String, Vec<String>>,
-    reload: ReloadRequests,
-    memory: Option<StreamMemory>,
-});
 
 /// A requested collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,28 +62,17 @@ pub struct Wanted {
     pub required: bool,
 }
 
+impl Wanted {
+    /// Creates a request for a collection that readiness waits for.
+    pub fn required(collection: impl ToString) -> Self {
+        Self { collection: collection.to_string(), required: true }
+    }
+}
+
 impl SourceSettings {
     /// Creates settings for Mixer's own collections, all of them required.
     pub fn new(default_namespace: impl Into<String>) -> Self {
-        let wanted =
-            |collection: Collection| Wanted { collection: collection.as_str().to_owned(), required: true };
-        Self {
-            default_namespace: default_namespace.into(),
-            collections: Collection::mixer().map(wanted).collect(),
-            skip_bad_resources: false,
-            cache: None,
-            tls: None,
-            token_file: None,
-            sink_id: None,
-            sink_annotations: BTreeMap::new(),
-            node_id: None,
-            node_metadata: BTreeMap::new(),
-            longest_wait: DialOptions::default().longest_wait,
-            extensions: Vec::new(),
-            resource_names: BTreeMap::new(),
-            reload: ReloadRequests::default(),
-            memory: None,
-        }
+        Self { default_namespace: default_namespace.into(), ..Self::default() }
     }
 
     /// Returns the required collections.

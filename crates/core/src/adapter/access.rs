@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::ConfigErrors;
-use crate::framework::setters;
+use crate::framework::settings;
 
 /// Decides which of the files and hosts that a configuration names may be reached.
 ///
@@ -21,23 +21,17 @@ use crate::framework::setters;
 #[derive(Clone, Debug)]
 pub struct Access(Option<Arc<AccessLimits>>);
 
-/// Limits on the files and hosts of a configuration. By default all are forbidden.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct AccessLimits {
-    /// The directory that files must be under (`--file-root`).
-    pub file_root: Option<PathBuf>,
-    /// The hosts that may be connected to (`--allow-hosts`).
-    pub hosts: HostList,
-    /// Maximum memory in bytes of the data that all handlers of such configurations fetch from these hosts.
-    pub fetched_bytes: usize,
-}
-
-setters!(AccessLimits { file_root: Option<PathBuf>, hosts: HostList, fetched_bytes: usize });
-
-impl Default for AccessLimits {
-    fn default() -> Self {
-        Self { file_root: None, hosts: HostList::default(), fetched_bytes: 32 << 20 }
+settings! {
+    /// Limits on the files and hosts of a configuration. By default all are forbidden.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct AccessLimits {
+        /// The directory that files must be under (`--file-root`).
+        file_root: Option<PathBuf> = None,
+        /// The hosts that may be connected to (`--allow-hosts`).
+        hosts: HostList = HostList::default(),
+        /// Maximum memory in bytes of the data that all handlers of such configurations fetch from these hosts.
+        fetched_bytes: usize = 32 << 20,
     }
 }
 

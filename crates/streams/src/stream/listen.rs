@@ -19,34 +19,24 @@ use tonic::{Request, Status, body::Body, service::Routes, transport::server::Tcp
 use tower_service::Service;
 
 use super::{admission::ConnectionStreams, keepalive::Keepalive};
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_net::{
     Connection, ConnectionLimits, Listener, Protocol, Workers,
     grpc::{StreamLimits, StreamMemory, StreamService},
     max_open_files, tls,
 };
 
-/// The limits of a port for configuration.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ListenOptions {
-    /// Pings on connections.
-    pub keepalive: Keepalive,
-    /// The longest message of all services in bytes.
-    pub max_message_size: usize,
-    /// The memory of messages that arrive or are decoded, and of the buffers of streams.
-    pub memory: StreamMemory,
-}
-
-setters!(ListenOptions { keepalive: Keepalive, max_message_size: usize, memory: StreamMemory });
-
-impl Default for ListenOptions {
-    fn default() -> Self {
-        Self {
-            keepalive: Keepalive::default(),
-            max_message_size: 64 << 20,
-            memory: StreamMemory::new(192 << 20),
-        }
+settings! {
+    /// The limits of a port for configuration.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct ListenOptions {
+        /// Pings on connections.
+        keepalive: Keepalive = Keepalive::default(),
+        /// The longest message of all services in bytes.
+        max_message_size: usize = 64 << 20,
+        /// The memory of messages that arrive or are decoded, and of the buffers of streams.
+        memory: StreamMemory = StreamMemory::new(192 << 20),
     }
 }
 

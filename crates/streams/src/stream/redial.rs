@@ -1,7 +1,7 @@
 use std::{fmt::Display, time::Duration};
 
 use futures_util::future::BoxFuture;
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_net::{
     Backoff, Delays,
     grpc::{StreamClient, StreamLimits, StreamMemory},
@@ -12,35 +12,19 @@ use tonic::{Code, Status};
 
 use super::{listen::MESSAGE_TIMEOUT, peer::PeerChannel};
 
-/// Limits of outbound streams.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DialOptions {
-    /// The delay before the second attempt.
-    pub first_wait: Duration,
-    /// The longest delay between attempts, also used after a peer refused this program's identity.
-    pub longest_wait: Duration,
-    /// The longest message in bytes; a longer one ends the stream.
-    pub max_message_size: usize,
-    /// The memory of messages that arrive or are decoded; `None` sets no limit. A message beyond it ends its stream.
-    pub memory: Option<StreamMemory>,
-}
-
-setters!(DialOptions {
-    first_wait: Duration,
-    longest_wait: Duration,
-    max_message_size: usize,
-    memory: Option<StreamMemory>,
-});
-
-impl Default for DialOptions {
-    fn default() -> Self {
-        Self {
-            first_wait: Duration::from_secs(1),
-            longest_wait: Duration::from_secs(60),
-            max_message_size: 64 << 20,
-            memory: None,
-        }
+settings! {
+    /// Limits of outbound streams.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct DialOptions {
+        /// The delay before the second attempt.
+        first_wait: Duration = Duration::from_secs(1),
+        /// The longest delay between attempts, also used after a peer refused this program's identity.
+        longest_wait: Duration = Duration::from_secs(60),
+        /// The longest message in bytes; a longer one ends the stream.
+        max_message_size: usize = 64 << 20,
+        /// The memory of messages that arrive or are decoded; `None` sets no limit. A message beyond it ends its stream.
+        memory: Option<StreamMemory> = None,
     }
 }
 

@@ -30,7 +30,7 @@ pub use stream::StreamId;
 
 use super::shorthand::Trace;
 use crate::settings::Wanted;
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_net::Rate;
 
 /// Whether a sink requests changes only.
@@ -49,65 +49,48 @@ pub enum Mode {
     Delta,
 }
 
-/// The settings of a sink.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SinkOptions {
-    /// The id of the sink, which should be unique, and the same after a restart.
-    pub id: String,
-    /// The annotations that are sent with the id.
-    pub annotations: BTreeMap<String, String>,
-    /// The collections to request.
-    pub collections: Vec<Wanted>,
-    /// Whether to request changes only.
-    pub mode: Mode,
-    /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these. Otherwise
-    /// the push is refused.
-    pub skip_bad_resources: bool,
-    /// The rate of requests on one stream. Galley reads 100 at once and then one a second; further ones wait there, and
-    /// none is lost.
-    pub requests: Rate,
-    /// The rate of answers to repeated pushes, per collection and stream: equal to the held state, or refused like the
-    /// previous push. It slows down a source that repeats a push.
-    pub idle_replies: Rate,
-    /// The interval at which one unsupported collection is requested again.
-    pub retry_unsupported: Duration,
-    /// The interval at which everything is requested again. Only for sources that do not push every change: MCP sources
-    /// take a request for the answer to an unanswered push.
-    pub resync: Option<Duration>,
-    /// The observer of the messages of its streams.
-    pub trace: Trace,
+settings! {
+    /// The settings of a sink.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct SinkOptions {
+        /// The id of the sink, which should be unique, and the same after a restart.
+        id: String = String::new(),
+        /// The annotations that are sent with the id.
+        annotations: BTreeMap<String, String> = BTreeMap::new(),
+        /// The collections to request.
+        collections: Vec<Wanted> = Vec::new(),
+        /// Whether to request changes only.
+        mode: Mode = Mode::FullFirst,
+        /// Accepts the valid resources of a push that also has invalid ones, with the previous versions of these. Otherwise
+        /// the push is refused.
+        skip_bad_resources: bool = false,
+        /// The rate of requests on one stream. Galley reads 100 at once and then one a second; further ones wait there, and
+        /// none is lost.
+        requests: Rate = Rate { burst: 100, every: Duration::from_millis(100) },
+        /// The rate of answers to repeated pushes, per collection and stream: equal to the held state, or refused like the
+        /// previous push. It slows down a source that repeats a push.
+        idle_replies: Rate = Rate { burst: 10, every: Duration::from_secs(5) },
+        /// The interval at which one unsupported collection is requested again.
+        retry_unsupported: Duration = Duration::from_secs(600),
+        /// The interval at which everything is requested again. Only for sources that do not push every change: MCP sources
+        /// take a request for the answer to an unanswered push.
+        resync: Option<Duration> = None,
+        /// The observer of the messages of its streams.
+        trace: Trace = Trace::default(),
+    }
 }
-
-setters!(SinkOptions {
-    id: String,
-    annotations: BTreeMap<String, String>,
-    collections: Vec<Wanted>,
-    mode: Mode,
-    skip_bad_resources: bool,
-    requests: Rate,
-    idle_replies: Rate,
-    retry_unsupported: Duration,
-    resync: Option<Duration>,
-});
 
 impl SinkOptions {
     /// Creates a sink with that id, for these collections, all of them required.
     pub fn new<C: Into<String>>(id: impl Into<String>, collections: impl IntoIterator<Item = C>) -> Self {
         Self {
             id: id.into(),
-            annotations: BTreeMap::new(),
             collections: collections
                 .into_iter()
-                .map(|collection| Wanted { collection: collection.into(), required: true })
+                .map(|collection| Wanted::required(collection.into()))
                 .collect(),
-            mode: Mode::FullFirst,
-            skip_bad_resources: false,
-            requests: Rate { burst: 100, every: Duration::from_millis(100) },
-            idle_replies: Rate { burst: 10, every: Duration::from_secs(5) },
-            retry_unsupported: Duration::from_secs(600),
-            resync: None,
-            trace: Trace::default(),
+            ..Self::default()
         }
     }
 }

@@ -25,36 +25,25 @@ use crate::{
     },
 };
 use mixer_adapter_config::{ValidationError, envoy};
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_net::{Bucket, Rate, grpc::CallMemory};
 
 /// The time for a sink that does not read to receive the reason of the end of its stream.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// The options of a source.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ConfigServerOptions {
-    /// Sends changes only to sinks that request changes only.
-    pub incremental: bool,
-    /// The rate of requests that are read from one stream.
-    pub requests: Rate,
-    /// Serves version 2 of Envoy's API, too.
-    pub v2: bool,
-    /// Checks clients against the rules of the protocols. Violations are logged, and listed in their status.
-    pub certify: bool,
-}
-
-setters!(ConfigServerOptions { incremental: bool, requests: Rate, v2: bool, certify: bool });
-
-impl Default for ConfigServerOptions {
-    fn default() -> Self {
-        Self {
-            incremental: true,
-            requests: Rate { burst: 100, every: Duration::from_secs(1) },
-            v2: true,
-            certify: false,
-        }
+settings! {
+    /// The options of a source.
+    #[derive(Clone, Copy, Debug)]
+    #[non_exhaustive]
+    pub struct ConfigServerOptions {
+        /// Sends changes only to sinks that request changes only.
+        incremental: bool = true,
+        /// The rate of requests that are read from one stream.
+        requests: Rate = Rate { burst: 100, every: Duration::from_secs(1) },
+        /// Serves version 2 of Envoy's API, too.
+        v2: bool = true,
+        /// Checks clients against the rules of the protocols. Violations are logged, and listed in their status.
+        certify: bool = false,
     }
 }
 

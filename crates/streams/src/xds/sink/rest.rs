@@ -38,28 +38,22 @@ use crate::{
     types::Types,
     xds::{json_expansion, rest_path},
 };
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 use mixer_adapter_net::{
     HttpError,
     grpc::{CallMemory, StreamMemory},
     random,
 };
 
-/// The options of polling a server, in the terms of Envoy's `ApiConfigSource`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PollOptions {
-    /// The delay between the end of one round of requests and the next, with a jitter of up to a quarter.
-    pub refresh_delay: Duration,
-    /// The timeout of an answer. A server may delay it until it has news.
-    pub request_timeout: Duration,
-}
-
-setters!(PollOptions { refresh_delay: Duration, request_timeout: Duration });
-
-impl Default for PollOptions {
-    fn default() -> Self {
-        Self { refresh_delay: Duration::from_secs(10), request_timeout: Duration::from_secs(60) }
+settings! {
+    /// The options of polling a server, in the terms of Envoy's `ApiConfigSource`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct PollOptions {
+        /// The delay between the end of one round of requests and the next, with a jitter of up to a quarter.
+        refresh_delay: Duration = Duration::from_secs(10),
+        /// The timeout of an answer. A server may delay it until it has news.
+        request_timeout: Duration = Duration::from_secs(60),
     }
 }
 
