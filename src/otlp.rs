@@ -1,6 +1,6 @@
 //! Traces for an OpenTelemetry collector: a span for each call of a service, with child spans for adapters and remote calls.
 //!
-//! Not by tracing-opentelemetry: with OpenTelemetry's SDK it would be a second queue with a second client beside those of the adapter otlp.
+//! Not by tracing-opentelemetry: with OpenTelemetry's SDK it would be a second queue and a second client beside the adapter otlp.
 
 use std::{
     collections::BTreeMap,
@@ -94,7 +94,7 @@ impl Traces {
     }
 }
 
-/// Reads a variable of the environment that OpenTelemetry defines. One that is not valid is ignored, as it requires.
+/// Reads a variable of the environment that OpenTelemetry defines. An invalid value is ignored, as OpenTelemetry requires.
 fn number<N: FromStr>(variable: &str, default: N) -> N {
     env::var(variable).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(default)
 }

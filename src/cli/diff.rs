@@ -173,7 +173,7 @@ impl Diff {
             let read: Json = serde_json::from_str(line).map_err(|error| {
                 usage!("--requests: line {} of {}: not valid JSON: {error}", index + 1, self.requests)
             })?;
-            // A line of a decision log. Those of quotas and reports have no attributes.
+            // A line of a decision log. Lines of quotas and reports have no attributes.
             let attributes = match (read.get("decision_id"), read.get("attributes")) {
                 (None, _) => read,
                 (Some(_), Some(attributes)) if read["kind"] == "check" => {
@@ -224,7 +224,7 @@ impl Answer {
         }
     }
 
-    /// Returns the rules to which a change is due: those that deny or, between two answers that allow, those that apply to one only.
+    /// Returns the rules to which a change is due: rules that deny or, between two answers that allow, rules that apply to only one of them.
     fn responsible<'a>(before: &'a Self, after: &'a Self) -> Vec<&'a str> {
         let rules: BTreeSet<&String> = match (before.is_denied, after.is_denied) {
             (_, true) => after.rules.iter().collect(),

@@ -135,7 +135,7 @@ impl SessionStore for RedisSessions {
             let mut command = Cmd::new();
             command.arg("HGET").arg(self.key("session", id)).arg("request");
             let request: Option<Vec<u8>> = self.query(&command).await?;
-            // One that is not a request is no session of ours; its id would not fit either.
+            // A value that is not a request is no session of this server; its id would not fit either.
             Ok(request.and_then(|request| NewSession::decode(&request[..]).ok()))
         })
     }

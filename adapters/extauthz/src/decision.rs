@@ -32,7 +32,7 @@ impl Name for RouteDirective {
 /// `istio.mixer.v1.HeaderOperation`
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct HeaderOperation {
-    /// A name that begins with `?` is that of a parameter of the query.
+    /// A name that begins with `?` names a parameter of the query.
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]

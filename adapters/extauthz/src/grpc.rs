@@ -146,7 +146,7 @@ impl Header {
 }
 
 impl From<OkHttpResponse> for RouteDirective {
-    /// Envoy replaces headers of the request and adds those of the response, unless the service says otherwise.
+    /// Envoy replaces headers of the request and adds headers to the response, unless the service says otherwise.
     fn from(ok: OkHttpResponse) -> Self {
         let removed = |name: String| HeaderOperation::new(Operation::Remove, name, "");
         let parameters = ok.query_parameters_to_set.into_iter();

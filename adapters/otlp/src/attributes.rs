@@ -1,4 +1,4 @@
-//! Attributes of the resource, and of what is sent.
+//! Attributes of resources, spans, log records and data points.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -40,7 +40,7 @@ impl Attributes {
         (self.resource(resource), attributes)
     }
 
-    /// As [`split`](Self::split), for a span: the name of its workload is that of the resource, unless the configuration has one.
+    /// As [`split`](Self::split), for a span: the resource has the name of its workload, unless the configuration has a name.
     pub(super) fn split_span(
         &self,
         tags: &BTreeMap<String, Value>,

@@ -15,7 +15,7 @@ const MESSAGE: &str = "message";
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";
 
-/// What makes the id of a client's span from the one that it shares with the server, as in the original adapters.
+/// Derives the id of a client's span from the id that it shares with the server, as the original adapters do.
 const CLIENT_SPAN: u64 = 0x3f6a_2ec3_c810_c2ab;
 
 /// An id of a span instance that is not one.
@@ -110,7 +110,7 @@ pub(super) fn span(
     ];
     let numbers = numbers.iter().filter(|(_, number)| *number != 0);
     attributes.extend(numbers.map(|(name, number)| attribute(name, *number)));
-    // By the conventions for HTTP, an error of the client is not one of the server's span.
+    // By the conventions for HTTP, a span of the server does not fail with an error of the client.
     let is_error = instance.http_status_code >= if instance.client_span { 400 } else { 500 };
     Ok(Some(Span {
         trace_id: trace_id.to_be_bytes().into(),

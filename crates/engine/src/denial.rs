@@ -13,7 +13,7 @@ pub(crate) const CODE: &str = "denial.code";
 /// The adapter's reason for the denial.
 pub(crate) const MESSAGE: &str = "denial.message";
 
-/// The form of the responses of a rule. A part that it does not have is that of the adapter's response.
+/// The form of the responses of a rule. Its absent parts come from the adapter's response.
 #[derive(Debug)]
 pub(crate) struct DenialForm {
     /// The vocabulary with [`CODE`] and [`MESSAGE`].

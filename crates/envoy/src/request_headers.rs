@@ -17,7 +17,7 @@ pub(crate) fn trimmed(value: &str) -> &str {
 /// The headers of a request.
 #[derive(Debug)]
 pub(crate) enum RequestHeaders<'r> {
-    /// The entries of the map `headers`, of which the last one of a name counts.
+    /// The entries of the map `headers`. The last entry of a name counts.
     Sent(Vec<(&'r str, &'r str)>),
     /// Headers that are sent without changes, joined like the others: by commas. Also headers that are not UTF-8, with U+FFFD in place
     /// of other bytes.

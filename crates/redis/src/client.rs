@@ -69,7 +69,7 @@ impl Established {
 
 type OnChange = Box<dyn Fn(Option<&ConnectionError>) + Send + Sync>;
 
-/// A client of one Redis, one of the servers that share it.
+/// A client of a Redis that several servers share.
 pub struct Client {
     connector: Connector,
     beat: Script,
@@ -84,7 +84,7 @@ pub struct Client {
 
 impl Client {
     /// Creates a client without a connection, which [`maintain`](Self::maintain) establishes. `id` is the name of this server among those
-    /// with the same `key_prefix`. `on_change` is called with `None` when there is a connection, and with the reason when there is none
+    /// with the same `key_prefix`. `on_change` is called with `None` when there is a connection, and with the reason when it is lost
     /// any more, or not at first; it must not use the client.
     pub fn new(
         connector: Connector,

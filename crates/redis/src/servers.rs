@@ -11,7 +11,7 @@ pub type Address = (String, u16);
 /// How Redis is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// What the servers are.
+    /// The topology of the servers.
     pub topology: Topology,
     /// Their addresses.
     pub addresses: Vec<Address>,
@@ -23,11 +23,11 @@ pub struct Servers {
     pub username: String,
     /// The path of a file with the password; none if empty.
     pub password_file: String,
-    /// The path of a file with the certificates that sign the servers'; those of the system if empty.
+    /// The path of a file with the certificates that sign the servers'; if empty, the system's certificates.
     pub ca_file: String,
 }
 
-/// What the servers are.
+/// The topology of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// One server with all keys.

@@ -21,7 +21,7 @@ pub const MAX_SERIES: usize = 10_000;
 /// The maximum number of buckets; each takes a counter in every series.
 pub const MAX_BUCKETS: usize = 1_000;
 
-/// The default bounds of buckets, those of the Go client of Prometheus.
+/// The default bounds of buckets, as in the Go client of Prometheus.
 pub const DEFAULT_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// The bytes of a series without its labels and buckets.

@@ -206,7 +206,7 @@ async fn explain(
     })
 }
 
-/// The answer and its trace, as data with all steps, and as a text with those that decided.
+/// The answer and its trace, as data with all steps, and as a text with the deciding steps.
 fn explanation(answer: Result<Rendered, Status>, trace: &Trace) -> Value {
     match answer {
         Ok(Rendered { text, json }) => {

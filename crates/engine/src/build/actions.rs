@@ -17,7 +17,7 @@ use super::{
 use crate::attribute::Vocabulary;
 use mixer_adapter_config::{ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::policy::v1beta1};
 
-/// Returns the rules, and the actions in the shadow as rules of their own.
+/// Returns the rules, and separate rules with the actions in the shadow.
 pub(super) fn read(
     set: &ConfigSet,
     handlers: &Handlers,

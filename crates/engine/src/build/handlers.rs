@@ -406,7 +406,7 @@ impl HandlerSpec {
         self.instances.values().map(|(template, _)| template.as_str()).collect()
     }
 
-    /// Returns whether it is a handler of this process that has calls with answers. One that only reports may listen on a port or write
+    /// Returns whether it is a handler of this process that has calls with answers. An adapter that only reports may listen on a port or write
     /// files as soon as it is opened.
     pub fn is_local_with_answers(&self) -> bool {
         let BackendSpec::InProcess { adapter, .. } = &self.backend else { return false };

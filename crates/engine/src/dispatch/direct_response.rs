@@ -39,7 +39,7 @@ pub(super) fn direct_response(status: &Status) -> Option<RouteDirective> {
     })
 }
 
-/// Extracts the header operations from the details of an answer that allows: those of a `RouteDirective`.
+/// Extracts the header operations from the `RouteDirective` in the details of an answer that allows.
 pub(super) fn header_operations(status: &Status) -> Result<Option<RouteDirective>, DecodeError> {
     let mut details = status.details.iter();
     let Some(detail) = details.find(|detail| detail.message_name() == RouteDirective::full_name()) else {

@@ -61,7 +61,7 @@ impl<'m> ShadowCall<'m> {
         (!snapshots.is_empty()).then(|| Self { mixer, live, snapshots, answers: Vec::new() })
     }
 
-    /// Returns whether other attributes than those that the configuration in use reads are needed.
+    /// Returns whether attributes are needed that the configuration in use does not read.
     pub fn needs_all_attributes(&self) -> bool {
         self.snapshots.iter().any(|snapshot| snapshot.shadow_kind == Some(ShadowKind::Configuration))
     }
@@ -171,7 +171,7 @@ impl Call {
         }
     }
 
-    /// Returns the attributes for a snapshot. Those that generators add are of the configuration of the snapshot.
+    /// Returns the attributes for a snapshot. Generators of the snapshot's configuration add theirs.
     async fn bag(&self, kind: ShadowKind, snapshot: &Snapshot) -> Bag {
         let mut bag = snapshot.bag();
         match kind {

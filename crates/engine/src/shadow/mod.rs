@@ -24,7 +24,7 @@ pub use counts::ShadowCounts;
 pub(crate) use quotas::{dimensions_field, keep_apart};
 pub use verdict::ShadowDifference;
 
-/// What is in the shadow.
+/// The rules in the shadow, or a whole configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShadowKind {
@@ -60,7 +60,7 @@ settings! {
         bytes: usize = 8 << 20,
         /// Maximum time from the answer to the end of the evaluation.
         timeout: Duration = Duration::from_secs(5),
-        /// The runtime of the evaluations; by default that of the call.
+        /// The runtime of the evaluations; by default the runtime of the call.
         runtime: Option<Handle> = None,
     }
 }

@@ -1,4 +1,4 @@
-//! Quotas in the shadow have counters of their own: their instances have a dimension more.
+//! Quotas in the shadow have separate counters: their instances have one more dimension.
 
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 use prost_reflect::Kind;

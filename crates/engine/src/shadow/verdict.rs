@@ -125,7 +125,7 @@ impl Verdict {
         rules
     }
 
-    /// The rules to which a difference from `live` is due: those that denied in the shadow or, if it allows, those that denied.
+    /// The rules to which a difference from `live` is due: the denying rules of the shadow or, if it allows, the denying rules of the answer.
     pub(super) fn responsible(&self, live: &Self) -> Vec<Arc<str>> {
         let decided = if self.outcome == Outcome::Allowed { live } else { self };
         let rules = decided.decided_by();

@@ -185,7 +185,7 @@ pub enum Release {
 /// The number of steps of the store's clock without use after which a session expires.
 pub const STEPS_TO_EXPIRE: u32 = 10;
 
-/// Sessions that several servers share, such as in Redis. Each server opens handlers of its own for them.
+/// Sessions that several servers share, such as in Redis. Each server opens its handlers for them.
 ///
 /// The store has the request that created a session, and how many claims each owner has. It gives each session a number when it is
 /// stored, the epoch. A server that finds another epoch than before knows that the store had lost the session, and adds all of its claims.

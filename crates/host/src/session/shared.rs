@@ -45,11 +45,11 @@ struct Stored {
     touched: Instant,
 }
 
-/// What the store does not know of the claims of an owner.
+/// Changes of the claims of an owner that the store does not know.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     added: u32,
-    /// Sent after what was added.
+    /// Sent after the added claims.
     released: u32,
     abandoned: u32,
 }
@@ -231,7 +231,7 @@ impl Host {
         }
     }
 
-    /// Sends what the store does not know of a session. Returns whether it answered; without, it is sent later.
+    /// Sends the changes of a session that the store does not know. Returns whether it answered; without, it is sent later.
     async fn send(&self, exchange: &mut Exchange<'_>, id: &SessionId) -> bool {
         let sent = self.try_send(exchange, id).await;
         if let Err(error) = &sent {
@@ -263,7 +263,7 @@ impl Host {
             exchange.known.insert(*id, Stored { epoch, touched: Instant::now() });
         }
         for (owner, change) in changes {
-            // What was added is known now, or the session is not one of this server any more.
+            // The store knows the added claims now, or this server does not have the session any more.
             shared.change(*id, owner, |left| left.added -= change.added.min(left.added));
             if change.released > 0 {
                 let released = shared.store.release(id, owner, change.released).await;

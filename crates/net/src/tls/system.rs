@@ -7,7 +7,7 @@ use super::{Client, ClientOptions, TlsError};
 pub struct SystemClient(Mutex<Option<Arc<Client>>>);
 
 impl From<Arc<Client>> for SystemClient {
-    /// Replaces the certificates of the system by those of a client.
+    /// Replaces the certificates of the system by the client's.
     fn from(client: Arc<Client>) -> Self {
         Self(Mutex::new(Some(client)))
     }

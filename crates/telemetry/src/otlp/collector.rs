@@ -75,7 +75,7 @@ impl Signal {
 }
 
 impl Collector {
-    /// Sends items; returns those that the collector has rejected.
+    /// Sends items; returns the rejected ones.
     pub(super) async fn export(
         &self,
         signal: Signal,

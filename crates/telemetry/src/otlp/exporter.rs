@@ -39,7 +39,7 @@ pub struct ExportLimits {
     pub batch_size: usize,
     /// How long a message waits for others.
     pub batch_delay: Duration,
-    /// How many messages wait, including those that are being sent.
+    /// The number of messages that wait or are being sent.
     pub queue_size: usize,
     /// The memory of these messages in bytes.
     pub queue_bytes: usize,
@@ -84,7 +84,7 @@ struct Queue {
     waiting_bytes: usize,
     /// Since when the first item waits.
     since: Option<Instant>,
-    /// The number of all messages, including those that are being sent, their bytes, and what they count for.
+    /// The messages that wait or are being sent: their number, their bytes, and their items.
     size: usize,
     bytes: usize,
     weight: usize,
@@ -105,7 +105,7 @@ impl Item {
 }
 
 impl Exporter {
-    /// Creates an exporter, and the task that sends, which ends after [`close`](Self::close). `lost` counts what is lost.
+    /// Creates an exporter, and the task that sends, which ends after [`close`](Self::close). `lost` counts lost items.
     pub fn new(
         collector: Collector,
         signal: Signal,
@@ -148,7 +148,7 @@ impl Exporter {
         self.0.lost.count()
     }
 
-    /// Sends what is queued, without waiting for full batches, and accepts no more. What is not sent within `limit` is lost.
+    /// Sends the queue without waiting for full batches, and accepts no more items. Items that are not sent within `limit` are lost.
     pub async fn close(&self, limit: Duration) {
         let Shared { queue, changed, closing, drained, .. } = &*self.0;
         queue.lock().is_closing = true;

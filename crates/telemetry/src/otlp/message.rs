@@ -84,7 +84,7 @@ pub(super) struct ScopeItems {
     pub(super) items: Vec<Bytes>,
 }
 
-/// `ExportTraceServiceResponse` and those of the other signals.
+/// `ExportTraceServiceResponse`, and the responses of the other signals.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportResponse {
     #[prost(message, optional, tag = "1")]

@@ -33,7 +33,7 @@ struct DenialSpec {
     json: Option<Json>,
 }
 
-/// Compiles the form of the denials of a rule. If a part of it is not valid, there is none.
+/// Compiles the form of the denials of a rule. Returns `None` if a part of it is not valid.
 pub(in super::super) fn denial_form(
     resource: &Resource,
     vocabulary: &Arc<Vocabulary>,

@@ -339,7 +339,7 @@ mod tests {
             let text = match value.pointer(&pointer) {
                 None | Some(serde_json::Value::Null) => None,
                 Some(serde_json::Value::String(text)) => Some(text.clone()),
-                // Objects are compared as values: the order of their keys is that of the text.
+                // Objects are compared as values: their keys keep the order of the text.
                 Some(other) => Some(other.to_string()),
             };
             prop_assert_eq!(field(&value.to_string(), &pointer), Ok(text));

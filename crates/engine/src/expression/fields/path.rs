@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use super::FieldError;
 
-/// Returns the decoded value of a parameter in the query of `path`; `None` if there is none.
+/// Returns the decoded value of a parameter in the query of `path`; `None` if the query does not have it.
 ///
 /// # Errors
 /// The parameter has several values that differ.

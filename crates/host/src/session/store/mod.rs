@@ -255,7 +255,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Abandons the claims of a connection that has ended. Returns those of clients without authentication.
+    /// Abandons the claims of a connection that has ended. Returns the claims of clients without authentication.
     fn end_connection(&mut self, connection: u64) -> Vec<LostClaims> {
         let mut abandoned = Vec::new();
         let owner = Owner::Connection(connection);
