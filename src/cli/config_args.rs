@@ -46,7 +46,9 @@ pub(super) struct ConfigArgs {
     #[arg(long, value_name = "POLICY", default_value = "mixer", value_parser = on_failure())]
     on_adapter_error: OnFailure,
 
-    /// If an adapter does not answer in time: as --on-adapter-error
+    /// If an adapter does not answer in time
+    ///
+    /// As --on-adapter-error
     #[arg(long, value_name = "POLICY", default_value = "mixer", value_parser = on_failure())]
     on_timeout: OnFailure,
 

@@ -12,7 +12,7 @@ use crate::log_output::{self, LogLine};
 
 /// Filter and format of the log.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Log")]
+#[command(next_help_heading = "Log and traces")]
 pub(super) struct LogArgs {
     /// Log filter: error, warn, info, debug, trace, or as in RUST_LOG
     ///

@@ -18,7 +18,7 @@ use crate::otlp::{self, Traces};
 
 /// Where traces are sent.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Traces")]
+#[command(next_help_heading = "Log and traces")]
 pub(super) struct OtlpArgs {
     /// Send traces to this OpenTelemetry collector [default: none]
     ///

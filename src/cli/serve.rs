@@ -233,7 +233,7 @@ impl Serve {
         background.spawn(reload(security.clone(), signals.reload.clone()));
         let served = background.block_on(async {
             let mixer = Mixer::new().with_limits(self.limits.limits().requests);
-            let mixer = mixer.with_shadow(self.shadow.shadow(background.handle()));
+            let mixer = mixer.with_shadow(self.shadow.shadow(background.handle()), self.shadow.engine());
             let mixer = Arc::new(self.decision_log.add_to(mixer)?);
             let controller = self.controller(&mixer, &host, self.options_of_answers()?);
             let status = controller.status();
@@ -253,7 +253,7 @@ impl Serve {
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
             let pushes = StreamMemory::new(self.memory().pushes);
             let reload = signals.reload.clone();
-            if let Some(engine) = mixer.shadow().configuration() {
+            if let Some(engine) = mixer.shadow_configuration() {
                 let arguments = self.shadow.configuration(&self.configuration);
                 let options = arguments.options()?.is_shadow(true);
                 let controller = self.controller(engine, &host, options);

@@ -20,9 +20,9 @@ use mixer_adapter_redis::{Client, ConnectionError, Connector, Servers, Topology,
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Handlers and sessions")]
 pub(super) struct SessionArgs {
-    /// Share sessions with other servers in this Redis [default: sessions are in memory]
+    /// Share sessions in this Redis [default: in memory]
     ///
-    /// redis://HOST:PORT/DATABASE, or rediss:// for TLS. All servers need the same --session-key-file. The configurations of
+    /// With other servers. redis://HOST:PORT/DATABASE, or rediss:// for TLS. All servers need the same --session-key-file. The configurations of
     /// sessions are stored there
     #[arg(long, value_name = "URL", value_parser = redis_url, requires = "session_key_file")]
     sessions: Option<Servers>,

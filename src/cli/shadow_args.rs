@@ -11,11 +11,11 @@ use mixer_adapter_streams::ScopedUrl;
 
 /// The second configuration, and the limits of evaluations in the shadow.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Shadow")]
+#[command(next_help_heading = "Configuration")]
 pub(super) struct ShadowArgs {
-    /// A second configuration, which is evaluated after each answer and never decides [default: none]
+    /// A second configuration, on trial [default: none]
     ///
-    /// As in --config. Differences from the answers are counted, logged and shown. Can be repeated
+    /// It is evaluated after each answer and never decides. As in --config. Differences from the answers are counted, logged and shown. Can be repeated
     #[arg(long, value_name = "DIR|URL", value_delimiter = ';')]
     shadow: Vec<ScopedUrl>,
 
@@ -47,8 +47,12 @@ impl ShadowArgs {
             .bytes(self.shadow_memory)
             .timeout(self.shadow_timeout)
             .runtime(Some(runtime.clone()));
-        let shadow = Shadow::new(options);
-        if self.shadow.is_empty() { shadow } else { shadow.with_configuration(Arc::new(Mixer::new())) }
+        Shadow::new(options)
+    }
+
+    /// Creates the engine of the second configuration, if there is one.
+    pub(super) fn engine(&self) -> Option<Arc<Mixer>> {
+        (!self.shadow.is_empty()).then(|| Arc::new(Mixer::new()))
     }
 
     /// The arguments of the second configuration: the sources of this one, and the policies of the one in use.
@@ -63,9 +67,10 @@ impl ShadowArgs {
 pub(super) fn warnings(mixer: &Mixer, status: &ConfigStatus) -> Vec<String> {
     let mut warnings = if status.refusal.is_empty() { status.pending() } else { status.refusal.clone() };
     warnings.extend(status.warnings());
-    if let Some(in_use) = mixer.snapshot() {
-        let undeclared = mixer.shadow().undeclared(&in_use).into_iter();
-        warnings.extend(undeclared.map(|name| {
+    let second = mixer.shadow_configuration().and_then(|engine| engine.snapshot());
+    if let (Some(second), Some(in_use)) = (second, mixer.snapshot()) {
+        let undeclared = Shadow::undeclared(&second, &in_use);
+        warnings.extend(undeclared.into_iter().map(|name| {
             format!("no request has the attribute {name}: the configuration in use does not declare it with the same type")
         }));
     }

@@ -102,15 +102,14 @@ impl Subject {
     ) -> Self {
         let adapters = Adapters::builder(Handle::current()).add::<Probe>().build().unwrap();
         let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
-        let mut shadow = Shadow::new(shadow);
-        if let Some(second) = second {
-            let engine = Arc::new(Mixer::new());
-            apply(&engine, &host, &second.replace("NAME", name), options.clone().is_shadow(true)).await;
-            shadow = shadow.with_configuration(engine);
+        let engine = second.map(|_| Arc::new(Mixer::new()));
+        if let (Some(engine), Some(second)) = (&engine, second) {
+            apply(engine, &host, &second.replace("NAME", name), options.clone().is_shadow(true)).await;
         }
         let log = Output::default();
         let decisions = DecisionLog::default().with_output(log.clone(), 1.0).unwrap();
-        let mixer = Arc::new(Mixer::new().with_decision_log(decisions).with_shadow(shadow));
+        let mixer =
+            Arc::new(Mixer::new().with_decision_log(decisions).with_shadow(Shadow::new(shadow), engine));
         apply(&mixer, &host, &config.replace("NAME", name), options).await;
         let server = Server::new(host.clone(), ServerOptions::default()).mixer(mixer.clone());
         let serving = Serving::server(&Workers::here(), host, server).await;
@@ -303,7 +302,7 @@ async fn single_actions_are_in_the_shadow_and_annotations_without_effect_are_err
         assert_eq!(errors(valid), "");
     }
     for (invalid, error) in [
-        ("mixer-adapter/mode: off", "the value is not valid; write enforce or shadow"),
+        ("mixer-adapter/mode: dry", "the value is not valid; write enforce or shadow"),
         ("mixer-adapter/shadow-actions: third", "no action of the rule has the name \"third\""),
         ("mixer-adapter/shadow-actions: ' '", "write the names of actions, separated by commas"),
         ("mixer-adapter/shadow: all", "unknown annotation of rules"),

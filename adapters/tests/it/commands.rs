@@ -90,7 +90,7 @@ fn the_short_help_of_serve_has_at_most_80_lines_and_names_the_long_one() {
 #[test]
 fn help_of_serve_is_in_sections() {
     let help = run(&["serve", "--help"]).stdout;
-    for heading in ["Configuration:", "Limits:", "Log:", "Flags of all commands:"] {
+    for heading in ["Configuration:", "Limits:", "Log and traces:", "Flags of all commands:"] {
         assert!(help.lines().any(|line| line == heading), "{heading}: {help}");
     }
 }

@@ -23,7 +23,7 @@ fn with_config(form: &str, command: &[&str], rest: &[&str]) -> String {
 
 #[test]
 fn the_faults_of_a_form_are_found() {
-    let field = "close metadata.annotations[\"mixer-adapter/denial\"]";
+    let field = "close.rule.istio-system: metadata.annotations[\"mixer-adapter/denial\"]";
     for (form, fault) in [
         ("status: 99", ": status is not from 200 to 599"),
         ("{}", ": it is empty; write one of status, headers, redirect, body, json"),

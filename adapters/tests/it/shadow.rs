@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Ran, Server, binary, eventually, run};
+use crate::support::{Ran, Server, binary, eventually, mixer::call, run};
+use mixer_adapter_engine::proto::istio::mixer::v1::{
+    CheckRequest, CheckResponse, check_request::QuotaParams,
+};
 use serde_json::Value as Json;
 
 /// Denies one path, and limits requests.
@@ -62,7 +65,7 @@ fn start(directory: &Path, config: &str, second: Option<&str>) -> Server {
 }
 
 fn check(server: &Server, path: &str) -> Ran {
-    run(&["check", "-a", &format!("request.url_path={path}"), "--address", &server.grpc])
+    run(&["check", "--fail", "-a", &format!("request.url_path={path}"), "--address", &server.grpc])
 }
 
 fn evaluated(server: &Server, series: &str, count: u64) {
@@ -132,12 +135,18 @@ fn a_quota_in_the_shadow_counts_apart_from_the_one_in_use() {
     eventually("the second configuration is in use", || {
         (!server.get("/readyz").contains("--shadow")).then_some(())
     });
-    let granted = |expected: u32| {
-        let ran = run(&["quota", "requests", "--address", &server.grpc]);
-        assert!(ran.stdout.contains(&format!("granted {expected} of 1")), "{ran:?}");
+    let granted = |(number, expected): (usize, i64)| {
+        let params = QuotaParams { amount: 1, best_effort: false };
+        let request = CheckRequest {
+            quotas: [("requests".to_owned(), params)].into(),
+            deduplication_id: number.to_string(),
+            ..CheckRequest::default()
+        };
+        let response = call::<_, CheckResponse>(&server, "Check", request).unwrap().into_inner();
+        assert_eq!(response.quotas["requests"].granted_amount, expected);
     };
     // Each shadow has used its own counters as often as the quota in use, which grants three.
-    [1, 1, 1, 0].into_iter().for_each(granted);
+    [1, 1, 1, 0].into_iter().enumerate().for_each(granted);
     evaluated(&server, "evaluations_total{shadow=\"rules\",result=\"same\"}", 8);
     let of_rule = "rule_differences_total{shadow=\"configuration\",rule=\"limits.rule.istio-system\",difference=\"would_deny\"}";
     evaluated(&server, of_rule, 2);

@@ -5,7 +5,7 @@ use std::sync::{
 
 use parking_lot::RwLock;
 
-use super::{Counts, RequestLimits, Shadow, ShadowCall, Snapshot, decision_log::DecisionLog};
+use super::{Counts, RequestLimits, Shadow, Snapshot, decision_log::DecisionLog};
 
 /// The engine: the current snapshot and the counters of request outcomes.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub struct Mixer {
     limits: RequestLimits,
     decision_log: Arc<DecisionLog>,
     shadow: Shadow,
+    shadow_configuration: Option<Arc<Self>>,
     closed: AtomicBool,
 }
 
@@ -27,6 +28,7 @@ impl Mixer {
             limits: RequestLimits::default(),
             decision_log: Arc::default(),
             shadow: Shadow::default(),
+            shadow_configuration: None,
             closed: AtomicBool::new(false),
         }
     }
@@ -53,10 +55,11 @@ impl Mixer {
         &self.decision_log
     }
 
-    /// Sets the limits of evaluations in the shadow, and the configuration that is evaluated there.
+    /// Sets the limits of evaluations in the shadow, and the engine whose configuration is evaluated there, built with
+    /// [`is_shadow`](crate::build::BuildOptions::is_shadow).
     #[must_use]
-    pub fn with_shadow(self, shadow: Shadow) -> Self {
-        Self { shadow, ..self }
+    pub fn with_shadow(self, shadow: Shadow, configuration: Option<Arc<Self>>) -> Self {
+        Self { shadow, shadow_configuration: configuration, ..self }
     }
 
     /// The evaluations in the shadow.
@@ -64,9 +67,9 @@ impl Mixer {
         &self.shadow
     }
 
-    /// Begins a call to be evaluated in the shadow; `None` if nothing is in the shadow.
-    pub fn shadow_call(&self, snapshot: &Arc<Snapshot>) -> Option<ShadowCall<'_>> {
-        ShadowCall::new(self, snapshot)
+    /// The engine with the second configuration.
+    pub fn shadow_configuration(&self) -> Option<&Arc<Self>> {
+        self.shadow_configuration.as_ref()
     }
 
     /// The counters of request outcomes.
@@ -89,7 +92,7 @@ impl Mixer {
     pub fn close(&self) {
         self.closed.store(true, SeqCst);
         self.update(|_| None);
-        if let Some(configuration) = self.shadow.configuration() {
+        if let Some(configuration) = &self.shadow_configuration {
             configuration.close();
         }
     }

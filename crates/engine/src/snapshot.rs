@@ -14,7 +14,7 @@ use super::{
     policy::FailurePolicy,
     resource_counts::ResourceCounts,
     rules::Table,
-    shadow::ShadowKind,
+    shadow::kind::ShadowKind,
 };
 
 /// An immutable, compiled configuration.

@@ -89,7 +89,7 @@ impl Services {
         let Some(snapshot) = self.configuration.snapshot(caller.deadline).await else {
             return Decision::Fail("there is no configuration yet".to_owned());
         };
-        let shadow = self.mixer.shadow_call(&snapshot);
+        let shadow = ShadowCall::new(&self.mixer, &snapshot);
         let needs_all = shadow.as_ref().is_some_and(ShadowCall::needs_all_attributes);
         let bag = snapshot.bag_of(needs_all || logged.is_some_and(LoggedCall::is_logged));
         let bag = match check_attributes(context, bag, &self.options.mapping) {

@@ -158,7 +158,7 @@ pub(crate) async fn serve_stream(
     }
     let turn = Turn::default();
     let http = limits.protocol.builder(turn.clone(), state.max_begun());
-    let stream = TokioIo::new(FrameLimitStream::new(stream, turn.clone(), state.clone()));
+    let stream = TokioIo::new(FrameLimitStream::new(turn.stream(stream), state.clone()));
     let connection = http.serve_connection(stream, TowerToHyperService::new(service));
     let served = async {
         let mut connection = pin!(connection);

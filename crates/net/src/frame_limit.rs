@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{Bucket, Limit, Rate, connections::ConnectionState, socket::Unread, turn::Turn};
+use crate::{Bucket, Limit, Rate, connections::ConnectionState};
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,7 +41,6 @@ const MAX_PERMITTED: u32 = 10_000;
 /// A stream that notes when the HTTP/2 preface has arrived, and fails when the peer sends SETTINGS or control frames too often.
 pub(crate) struct FrameLimitStream<S> {
     stream: S,
-    turn: Turn,
     input: Input,
     output: FramePosition,
     control: ControlFrames,
@@ -97,11 +96,9 @@ fn permits(rate: &mut Bucket) -> bool {
 }
 
 impl<S> FrameLimitStream<S> {
-    /// Creates the stream of a connection, which reads in its turns.
-    pub(crate) fn new(stream: S, turn: Turn, connection: Arc<ConnectionState>) -> Self {
+    pub(crate) fn new(stream: S, connection: Arc<ConnectionState>) -> Self {
         let control = ControlFrames { permitted: 0, rate: Bucket::new(CONTROL_RATE) };
-        let (input, output) = (Input::Preface(0), FramePosition::default());
-        Self { stream, turn, input, output, control, connection }
+        Self { stream, input: Input::Preface(0), output: FramePosition::default(), control, connection }
     }
 
     /// Notes bytes that were sent.
@@ -181,15 +178,14 @@ impl FramePosition {
     }
 }
 
-impl<S: AsyncRead + Unread + Unpin> AsyncRead for FrameLimitStream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FrameLimitStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { turn, stream, .. } = &mut *self;
         let before = buffer.filled().len();
-        ready!(turn.poll_read(stream, context, buffer))?;
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         if let Some(limit) = self.exceeded(&buffer.filled()[before..]) {
             self.connection.hit(limit);
             // Bytes that are not passed on cost nothing.
@@ -246,7 +242,6 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::turn::tests::unlimited;
 
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -258,8 +253,7 @@ mod tests {
         let mut passed_on = Vec::new();
         for piece in [1, 7, 9, 4096] {
             let connection = ConnectionState::detached();
-            let peer = tokio::io::join(sent, tokio::io::sink());
-            let mut stream = FrameLimitStream::new(peer, unlimited(), connection.clone());
+            let mut stream = FrameLimitStream::new(sent, connection.clone());
             let (mut length, mut buffer) = (0, vec![0; piece]);
             while let Ok(read @ 1..) = stream.read(&mut buffer).await {
                 length += read;
@@ -304,7 +298,7 @@ mod tests {
         for answers in [0, 1_000] {
             let sent = [&PREFACE[..], &pings].concat();
             let peer = tokio::io::join(&sent[..], tokio::io::sink());
-            let mut stream = FrameLimitStream::new(peer, unlimited(), ConnectionState::detached());
+            let mut stream = FrameLimitStream::new(peer, ConnectionState::detached());
             stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
             stream.write_all(&frame(DATA, b"data").repeat(answers)).await.unwrap();
             assert_eq!(stream.read_to_end(&mut Vec::new()).await.is_ok(), answers > 0);

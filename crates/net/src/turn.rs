@@ -15,7 +15,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{socket::Unread, turns::LENGTH, workers::WorkerRef};
 
@@ -106,48 +106,78 @@ impl Turn {
         .await;
     }
 
-    /// Reads from the stream of the connection as many bytes as it may until tasks are run.
-    pub(crate) fn poll_read(
-        &self,
-        stream: &mut (impl AsyncRead + Unread + Unpin),
+    /// Returns the stream of the connection, which reads as much as it may.
+    pub(crate) fn stream<S>(&self, stream: S) -> TurnStream<S> {
+        TurnStream { stream, turn: self.0.clone() }
+    }
+}
+
+/// A stream that reads a limited number of bytes until tasks are run.
+pub(crate) struct TurnStream<S> {
+    stream: S,
+    turn: Arc<State>,
+}
+
+impl<S: AsyncRead + Unread + Unpin> AsyncRead for TurnStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let may_read = self.0.may_read.load(Relaxed);
+        let may_read = self.turn.may_read.load(Relaxed);
         if may_read == 0 {
             // The turn reads again, or the next one does.
-            self.0.unread.store(stream.unread().max(1), Relaxed);
+            self.turn.unread.store(self.stream.unread().max(1), Relaxed);
             return Poll::Pending;
         }
         // Separate, because `ReadBuf::take` needs unsafe code to advance the outer buffer.
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(may_read.min(buffer.remaining())));
-        ready!(Pin::new(stream).poll_read(context, &mut part))?;
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
-        self.0.may_read.store(may_read - read, Relaxed);
+        self.turn.may_read.store(may_read - read, Relaxed);
         Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TurnStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, data)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-pub(crate) mod tests {
+mod tests {
     use futures_util::future::poll_immediate;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::{Workers, connections::ConnectionState, frame_limit::FrameLimitStream};
-
-    /// Returns a turn in which a stream is read without a limit.
-    pub(crate) fn unlimited() -> Turn {
-        let turn = Turn::default();
-        turn.0.may_read.store(usize::MAX, Relaxed);
-        turn
-    }
-
-    fn stream<S>(turn: &Turn, stream: S) -> FrameLimitStream<S> {
-        FrameLimitStream::new(stream, turn.clone(), ConnectionState::detached())
-    }
+    use crate::Workers;
 
     const UNREAD: usize = 5;
 
@@ -168,7 +198,7 @@ pub(crate) mod tests {
         let worker = Workers::here().choose();
         let turn = Turn::default();
         let sent = vec![0; 64 << 20];
-        let mut stream = stream(&turn, tokio::io::join(&sent[..], tokio::io::sink()));
+        let mut stream = turn.stream(tokio::io::join(&sent[..], tokio::io::sink()));
         let connection = async move { while let Ok(1..) = stream.read(&mut [0; 1_000]).await {} };
         assert!(poll_immediate(pin!(turn.serve(connection, Some(&worker)))).await.is_none());
         assert_eq!(worker.backlog(), UNREAD);
@@ -180,7 +210,7 @@ pub(crate) mod tests {
         let (mut peer, stream) = tokio::io::duplex(1 << 20);
         peer.write_all(&[0; MOST]).await.unwrap();
         let turn = Turn::default();
-        let (mut stream, spawner) = (self::stream(&turn, stream), turn.clone());
+        let (mut stream, spawner) = (turn.stream(stream), turn.clone());
         let ran = Arc::new(AtomicUsize::new(0));
         let counted = ran.clone();
         let connection = async move {

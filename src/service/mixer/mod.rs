@@ -236,7 +236,7 @@ async fn traced_check(
     let decoder = Decoder::new(&snapshot, attributes.map_or(&[][..], |attributes| &attributes.words));
     let is_logged = logged.is_some_and(LoggedCall::is_logged);
     // An explanation is not a request.
-    let mut shadow = if trace.is_none() { mixer.shadow_call(&snapshot) } else { None };
+    let mut shadow = if trace.is_none() { ShadowCall::new(mixer, &snapshot) } else { None };
     let mut bag = snapshot.bag_of(is_logged || shadow.as_ref().is_some_and(ShadowCall::needs_all_attributes));
     let mut budget = Budget::new(mixer.limits(), caller);
     if let Some(attributes) = attributes {

@@ -243,10 +243,19 @@ fn answer(path: &str, denies: bool) -> Vec<u8> {
     .encode_to_vec()
 }
 
+/// Orders the headers, which are the entries of a map.
+fn in_order(mut request: CheckRequest) -> CheckRequest {
+    let context = request.attributes.as_mut().and_then(|attributes| attributes.request.as_mut());
+    if let Some(http) = context.and_then(|request| request.http.as_mut()) {
+        http.headers.sort_by(|one, other| one.key.cmp(&other.key));
+    }
+    request
+}
+
 /// What a message says, but for numbers, ids, tokens and certificates, which differ each time.
 fn shape(method: &str, message: &[u8]) -> String {
     let text = match method {
-        CHECK => format!("{:#?}", CheckRequest::decode(message).unwrap()),
+        CHECK => format!("{:#?}", in_order(CheckRequest::decode(message).unwrap())),
         LIMIT => format!("{:#?}", RateLimitRequest::decode(message).unwrap()),
         _ => format!("{:#?}", StreamAccessLogsMessage::decode(message).unwrap()),
     };

@@ -295,7 +295,7 @@ fn the_next_version_of_a_text_shares_the_documents_that_are_the_same_at_the_same
     let rule =
         |name: &str, field: &str| format!("---\nkind: rule\nmetadata: {{name: {name}}}\nspec: {field}\n");
     let first = [rule("a", "{match: x}"), "---\nkind: [\n".to_owned(), rule("b", "{match: x}")].concat();
-    let changed = first.replacen("{match: x}", "{match: y}", 1);
+    let changed = first.replacen("{match: x}", "{match: z}", 1);
     let moved = format!("# moves the rest\n{first}");
     let before = ParsedText::new(first.clone(), "x.yaml", "ns", None);
     for (text, shared) in [(&first, 2), (&changed, 1), (&moved, 0)] {

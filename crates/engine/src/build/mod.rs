@@ -32,7 +32,7 @@ use super::{
     attribute::Vocabulary,
     cache::{CacheLimits, CheckCache},
     dispatch::{FailurePolicy, OnUnknownQuota},
-    shadow::ShadowKind,
+    shadow::kind::ShadowKind,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
 use mixer_adapter_config::{ConfigSet, Severity, Topic, ValidationError, lint};

@@ -138,7 +138,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         Ok(plan)
     }
 
-    /// Returns whether a handler is called: in the shadow, no quota is called whose counters cannot be kept apart.
+    /// Returns whether a handler is called. In the shadow, a quota without separate counters is not called.
     fn is_called(&self, destination: &Destination) -> bool {
         let Destination { handler, template, .. } = destination;
         let is_apart = self.phase != Phase::Quota

@@ -54,8 +54,8 @@ struct LiveQuota {
 
 impl<'m> ShadowCall<'m> {
     /// Begins a call; `None` if nothing is in the shadow.
-    pub(crate) fn new(mixer: &'m Mixer, live: &Arc<Snapshot>) -> Option<Self> {
-        let configuration = mixer.shadow().configuration().and_then(|engine| engine.snapshot());
+    pub fn new(mixer: &'m Mixer, live: &Arc<Snapshot>) -> Option<Self> {
+        let configuration = mixer.shadow_configuration().and_then(|engine| engine.snapshot());
         let snapshots: Vec<_> = live.shadow.iter().cloned().chain(configuration).collect();
         let live = live.clone();
         (!snapshots.is_empty()).then(|| Self { mixer, live, snapshots, answers: Vec::new() })
@@ -80,8 +80,8 @@ impl<'m> ShadowCall<'m> {
         request: &mut Request<'_>,
     ) {
         let QuotaRequest { name, dedup_id, amount, best_effort } = quota;
-        let (granted, rules) = (granted.ok_or_else(String::new), request.take_refusing());
-        let verdict = Verdict::of_quota(granted, amount, rules, FailedParts::NONE);
+        let rules = request.take_refusing();
+        let verdict = Verdict::of_quota(granted, amount, String::new(), rules, FailedParts::NONE);
         let (name, dedup_id) = (name.to_owned(), dedup_id.to_owned());
         let quota = Some(LiveQuota { name, dedup_id, amount, best_effort, mode });
         self.answers.push(LiveAnswer { quota, verdict });
@@ -194,9 +194,11 @@ impl Call {
         let dedup_id = &format!("{}-{dedup_id}", kind.name());
         let quota = QuotaRequest { name, dedup_id, amount: *amount, best_effort: *best_effort };
         let allocation = request.allocate(quota, *mode, |_| {}).await;
-        let granted =
-            allocation.map(|allocation| allocation.answer.granted).map_err(|error| error.to_string());
-        Verdict::of_quota(granted, *amount, request.take_refusing(), request.take_failed())
+        let (granted, failure) = match allocation {
+            Ok(allocation) => (Some(allocation.answer.granted), String::new()),
+            Err(error) => (None, error.to_string()),
+        };
+        Verdict::of_quota(granted, *amount, failure, request.take_refusing(), request.take_failed())
     }
 
     /// Counts and logs the difference between an answer and an evaluation.

@@ -3,6 +3,7 @@
 
 mod call;
 mod counts;
+pub(crate) mod kind;
 mod quotas;
 mod verdict;
 
@@ -17,35 +18,13 @@ use std::{
 use mixer_adapter_core::framework::settings;
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use crate::{engine::Mixer, sample::Sample, snapshot::Snapshot};
+use crate::{sample::Sample, snapshot::Snapshot};
 
 pub use call::ShadowCall;
 pub use counts::ShadowCounts;
+pub use kind::ShadowKind;
 pub(crate) use quotas::{dimensions_field, keep_apart};
 pub use verdict::ShadowDifference;
-
-/// The rules in the shadow, or a whole configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ShadowKind {
-    /// Rules and actions of the configuration in use.
-    Rules,
-    /// A second configuration.
-    Configuration,
-}
-
-impl ShadowKind {
-    /// All kinds by discriminant.
-    pub const ALL: [Self; 2] = [Self::Rules, Self::Configuration];
-
-    /// Returns the name of the kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rules => "rules",
-            Self::Configuration => "configuration",
-        }
-    }
-}
 
 settings! {
     /// The limits of evaluations in the shadow.
@@ -71,7 +50,6 @@ pub struct Shadow {
     timeout: Duration,
     runtime: Option<Handle>,
     sample: Sample,
-    configuration: Option<Arc<Mixer>>,
     state: Arc<State>,
 }
 
@@ -92,31 +70,17 @@ impl Shadow {
         let ShadowOptions { sample, evaluations, bytes: max_bytes, timeout, runtime } = options;
         let evaluations = Semaphore::new(evaluations.min(Semaphore::MAX_PERMITS));
         let state = State { evaluations, bytes: AtomicUsize::new(0), max_bytes, counts: Default::default() };
-        Self { timeout, runtime, sample: Sample::new(sample), configuration: None, state: Arc::new(state) }
+        Self { timeout, runtime, sample: Sample::new(sample), state: Arc::new(state) }
     }
 
-    /// Adds an engine with a second configuration, built with [`is_shadow`](crate::build::BuildOptions::is_shadow).
-    #[must_use]
-    pub fn with_configuration(self, engine: Arc<Mixer>) -> Self {
-        Self { configuration: Some(engine), ..self }
-    }
-
-    /// The engine with the second configuration.
-    pub fn configuration(&self) -> Option<&Arc<Mixer>> {
-        self.configuration.as_ref()
-    }
-
-    /// Returns the attributes that the second configuration uses, and that the one in use does not declare with the same type. No request
+    /// Returns the attributes that a second configuration uses, and that the one in use does not declare with the same type. No request
     /// has them.
-    pub fn undeclared(&self, in_use: &Snapshot) -> Vec<String> {
-        let Some(snapshot) = self.configuration.as_ref().and_then(|engine| engine.snapshot()) else {
-            return Vec::new();
-        };
-        let (used, known) = (snapshot.bag(), in_use.vocabulary());
+    pub fn undeclared(second: &Snapshot, in_use: &Snapshot) -> Vec<String> {
+        let (used, known) = (second.bag(), in_use.vocabulary());
         let is_known = |name: &str, value_type| {
             known.find(name).is_some_and(|declared| declared.value_type == value_type)
         };
-        let undeclared = snapshot
+        let undeclared = second
             .vocabulary()
             .iter()
             .filter(|declared| used.holds(declared.name) && !is_known(declared.name, declared.value_type));

@@ -94,16 +94,17 @@ impl Verdict {
         Self { outcome, message, rules, failed }
     }
 
-    /// The verdict of a quota request, by the amount granted or why that is unknown. `rules` granted less than the amount.
+    /// The verdict of a quota request, by the amount granted or the reason of its failure. `rules` granted less than the amount.
     pub(super) fn of_quota(
-        granted: Result<i64, String>,
+        granted: Option<i64>,
         requested: i64,
+        failure: String,
         rules: Vec<Arc<str>>,
         failed: FailedParts,
     ) -> Self {
         let (outcome, message) = match granted {
-            Ok(granted) => (Outcome::of_quota(granted, requested), String::new()),
-            Err(error) => (Outcome::Failed, error),
+            Some(granted) => (Outcome::of_quota(granted, requested), String::new()),
+            None => (Outcome::Failed, failure),
         };
         Self { outcome, message, rules, failed }
     }

@@ -70,7 +70,7 @@ impl<'c> QuotaCalls<'c> {
         dedup_id: &str,
         mut taken: impl FnMut(&str, TakenAmount),
     ) -> Result<Allocation, RateLimitError> {
-        let shadow = self.mixer.shadow_call(self.snapshot);
+        let shadow = ShadowCall::new(self.mixer, self.snapshot);
         let mut request = self.request(descriptor, shadow.as_ref())?;
         let quota = self.quota(descriptor, amount, dedup_id);
         let limit = descriptor.limit.as_ref().and_then(limit_override);
