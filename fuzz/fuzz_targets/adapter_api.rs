@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
             let inferred_types: BTreeMap<_, _> = request.inferred_types.into_iter().collect();
             let new = NewSession { adapter_config: request.adapter_config, inferred_types };
             if let Ok(id) = HOST.create_session(new, &Caller::default()).await {
-                HOST.close_session(&id.to_string(), &Caller::default()).unwrap();
+                HOST.close_session(&id.to_string(), &Caller::default()).await.unwrap();
             }
         }
     });
