@@ -56,10 +56,20 @@ fn with_header(request: HttpRequest, name: HeaderName, value: &str) -> Result<Ht
     }
 }
 
+/// Allows without an answer. The upstream receives no header with these names: the client's are not the service's.
+pub(super) fn allowed_without_answer(upstream_headers: &[HeaderName]) -> Decision {
+    Decision::Allowed(RouteDirective {
+        request: upstream_headers.iter().map(removed).collect(),
+        response: Vec::new(),
+    })
+}
+
+fn removed(name: &HeaderName) -> HeaderOperation {
+    HeaderOperation::new(Operation::Remove, name.as_str(), "")
+}
+
 /// Reads an answer that allows. The upstream receives the headers with these names.
 pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) -> Decision {
-    // A header that the client has sent under such a name is not the service's.
-    let removed = |name: &HeaderName| HeaderOperation::new(Operation::Remove, name.as_str(), "");
     let values = |name: &HeaderName| {
         let values =
             answer.headers().get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));

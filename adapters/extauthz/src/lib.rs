@@ -108,7 +108,9 @@ impl ExtAuthz {
         self.failed.add(1);
         warn_limited!(error = log_text(error), "the authorization service made no decision");
         match self.settings.on_error {
-            OnError::Allow if error.is_outage() => Check::allow(),
+            OnError::Allow if error.is_outage() => {
+                http::allowed_without_answer(&self.settings.upstream_headers).into_check()
+            }
             OnError::Allow | OnError::Deny => {
                 Check::deny(Code::Unavailable, "the authorization service made no decision")
             }

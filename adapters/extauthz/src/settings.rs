@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mixer_adapter_core::{
     adapter::{Faults, Settings},
+    framework::is_framing_header,
     http::{HeaderName, header},
 };
 
@@ -58,6 +59,13 @@ impl Settings for ExtAuthzSettings {
         };
         let client_headers = names("client_headers", &params.client_headers);
         let upstream_headers = names("upstream_headers", &params.upstream_headers);
+        if protocol == Protocol::Grpc && !upstream_headers.is_empty() {
+            faults.push("upstream_headers", "have no effect with GRPC, whose answers have header operations");
+        }
+        let unchanged = upstream_headers.iter().enumerate();
+        for (index, name) in unchanged.filter(|(_, name)| is_framing_header(name) || **name == header::HOST) {
+            faults.push(format!("upstream_headers[{index}]"), format!("{name} cannot be changed"));
+        }
         let client_headers =
             if params.client_headers.is_empty() { CLIENT_HEADERS.to_vec() } else { client_headers };
         let url = faults.url("url", &params.url).required()?;

@@ -48,6 +48,8 @@ mixer_adapter::testing::compliance!(
     refuses("url", "url: grpc://127.0.0.1:9"),
     refuses("url", "{url: 'http://127.0.0.1:9/?a=b', protocol: HTTP}"),
     refuses("token_file", "{url: 'http://authz.example.com', token_file: config.proto}"),
+    refuses("upstream_headers[0]", "{url: 'http://127.0.0.1:9', protocol: HTTP, upstream_headers: [Host]}"),
+    refuses("upstream_headers", "{url: 'http://127.0.0.1:9', upstream_headers: [x-user]}"),
     refuses("timeout", "{url: 'http://127.0.0.1:9', timeout: 11s}"),
     refuses("max_concurrent_calls", "{url: 'http://127.0.0.1:9', max_concurrent_calls: -1}"),
     refuses("client_headers[1]", "{url: 'http://127.0.0.1:9', client_headers: [location, 'a b']}")
@@ -479,5 +481,9 @@ async fn an_answer_by_http_that_allows_gives_the_upstream_the_configured_headers
         assert_eq!(response, [""; 0]);
         let (request, _) = changes(&mixer_asking(&url, &format!("protocol: {protocol}")).await).await;
         assert_eq!(request, [""; 0]);
+        // Nor without an answer of the service.
+        let settings = format!("protocol: {protocol}, upstream_headers: [x-user], on_error: ALLOW");
+        let (request, _) = changes(&mixer_asking(&unused_url().await, &settings).await).await;
+        assert_eq!(request, ["x-user-"]);
     }
 }
