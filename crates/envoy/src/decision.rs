@@ -148,20 +148,28 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
             continue;
         }
         match operation.operation() {
-            Operation::Remove => changes.headers_to_remove.push(removed_header(name)?),
+            // Envoy sets headers, then appends to them, then removes some, in whatever order they are.
+            Operation::Remove => {
+                let name = removed_header(name)?;
+                changes.headers.retain(|header| !has_name(header, &name));
+                take(&mut changes.headers_to_remove, &name);
+                changes.headers_to_remove.push(name);
+            }
             Operation::Replace => {
                 let name = request_header(name, value)?;
                 if name == PATH {
                     path = Some(value.clone());
                 } else {
+                    changes.headers.retain(|header| !has_name(header, &name));
+                    take(&mut changes.headers_to_remove, &name);
                     changes.headers.push(replace(name, value));
                 }
             }
             Operation::Append => {
                 let name = request_header(name, value)?;
+                let is_of_client = !take(&mut changes.headers_to_remove, &name) && client.has_header(&name);
                 // Envoy drops values to append to a header that does not exist.
-                let exists =
-                    client.has_header(&name) || changes.headers.iter().any(|header| has_name(header, &name));
+                let exists = is_of_client || changes.headers.iter().any(|header| has_name(header, &name));
                 let header = if exists { append(name, value) } else { replace(name, value) };
                 changes.headers.push(header);
             }
@@ -208,6 +216,13 @@ fn change_query(path: &str, parameter: &str, operation: &HeaderOperation) -> Str
 }
 
 const PARAMETER_TEXT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Takes a name out of a list, and returns whether it was there.
+fn take(names: &mut Vec<String>, name: &str) -> bool {
+    let before = names.len();
+    names.retain(|known| known != name);
+    names.len() < before
+}
 
 fn has_name(header: &HeaderValueOption, name: &str) -> bool {
     header.header.as_ref().is_some_and(|header| header.key == name)

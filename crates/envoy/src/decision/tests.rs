@@ -170,6 +170,21 @@ fn a_header_of_the_request_is_replaced_appended_or_removed() {
 }
 
 #[test]
+fn operations_of_one_header_have_the_effect_of_their_order() {
+    for (operations, headers, removed) in [
+        (vec![("x-user", Remove, ""), ("X-User", Replace, "a")], vec![("x-user", "a", false, 2)], vec![]),
+        (vec![("x-there", Remove, ""), ("x-there", Append, "a")], vec![("x-there", "a", false, 2)], vec![]),
+        (vec![("x-there", Append, "a"), ("x-there", Replace, "b")], vec![("x-there", "b", false, 2)], vec![]),
+        (vec![("x-there", Replace, "a"), ("x-there", Remove, "")], vec![], vec!["x-there"]),
+        (vec![("x-there", Remove, ""), ("x-there", Remove, "")], vec![], vec!["x-there"]),
+    ] {
+        let changes = changes_of(allow(&operations, &[]));
+        assert_eq!(written(&changes.headers), headers, "{operations:?}");
+        assert_eq!(changes.headers_to_remove, removed, "{operations:?}");
+    }
+}
+
+#[test]
 fn a_header_of_the_response_is_replaced_or_appended() {
     let operations = [
         ("x-a", Replace, "1"),
