@@ -8,8 +8,9 @@ use crate::bounded::truncate;
 const MAX_FIELDS: usize = 3;
 /// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 120;
-/// Parts of the names of fields whose values are not shown.
-const SECRET: [&str; 4] = ["password", "secret", "token", "key"];
+/// Parts of the names of fields whose values are not shown, nor those of the fields in them.
+const SECRET: [&str; 8] =
+    ["authorization", "cookie", "credential", "headers", "key", "password", "secret", "token"];
 
 /// Returns the paths of the first fields that differ, such as `actions[0].handler`, with `"a" -> "b"`.
 pub(crate) fn differences(before: &Json, after: &Json) -> Vec<(String, String)> {
@@ -46,11 +47,24 @@ fn is_scalar(value: &Json) -> bool {
 }
 
 fn shown(path: &str, value: Option<&Json>) -> String {
-    let name = path.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
     match value {
         None => "absent".to_owned(),
-        Some(_) if SECRET.iter().any(|part| name.contains(part)) => "not shown".to_owned(),
+        Some(value) if path.split(['.', '[']).any(is_secret) || has_secret(value) => "not shown".to_owned(),
         Some(value) => truncate(&value.to_string(), MAX_VALUE),
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET.iter().any(|part| name.contains(part))
+}
+
+/// Returns whether a value has a field that is not shown.
+fn has_secret(value: &Json) -> bool {
+    match value {
+        Json::Object(fields) => fields.iter().any(|(name, value)| is_secret(name) || has_secret(value)),
+        Json::Array(items) => items.iter().any(has_secret),
+        _ => false,
     }
 }
 
@@ -74,6 +88,19 @@ mod tests {
             ]
         );
         assert_eq!(differences(&before, &before), []);
+    }
+
+    #[test]
+    fn values_in_and_around_secrets_are_not_shown() {
+        for (before, after, path) in [
+            (json!({"headers": {"x": "a"}}), json!({"headers": {"x": "b"}}), "headers.x"),
+            (json!({"secrets": {"db": "a"}}), json!({"secrets": {"db": "b"}}), "secrets.db"),
+            (json!({}), json!({"params": {"users": [{"Password": "a"}]}}), "params"),
+            (json!({"tokens": ["a"]}), json!({"tokens": ["b"]}), "tokens"),
+        ] {
+            let [(found, text)] = &differences(&before, &after)[..] else { panic!("{path}") };
+            assert!(found == path && text.ends_with("-> not shown"), "{found}: {text}");
+        }
     }
 
     #[test]
