@@ -7,6 +7,7 @@ use std::{
     env,
     fmt::Debug,
     hash::{BuildHasher as _, RandomState},
+    ops::RangeInclusive,
     str::FromStr,
     time::{Duration, SystemTime},
 };
@@ -64,10 +65,12 @@ impl Traces {
             token: None,
             timeout: milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
         };
+        let queue_size = number("OTEL_BSP_MAX_QUEUE_SIZE", 1..=usize::MAX, 2_048);
         let limits = ExportLimits {
-            batch_size: number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512),
+            // A larger batch would wait for its time.
+            batch_size: number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 1..=usize::MAX, 512).min(queue_size),
             batch_delay: milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5_000),
-            queue_size: number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048),
+            queue_size,
             ..ExportLimits::default()
         };
         let (exporter, task) = Exporter::new(collector, Signal::Traces, limits, lost);
@@ -95,12 +98,13 @@ impl Traces {
 }
 
 /// Reads a variable of the environment that OpenTelemetry defines. An invalid value is ignored, as OpenTelemetry requires.
-fn number<N: FromStr>(variable: &str, default: N) -> N {
-    env::var(variable).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+fn number<N: FromStr + PartialOrd>(variable: &str, range: RangeInclusive<N>, default: N) -> N {
+    let number = env::var(variable).ok().and_then(|text| text.trim().parse().ok());
+    number.filter(|number| range.contains(number)).unwrap_or(default)
 }
 
 fn milliseconds(variable: &str, default: u64) -> Duration {
-    Duration::from_millis(number(variable, default))
+    Duration::from_millis(number(variable, 1..=3_600_000, default))
 }
 
 /// Reads a variable of the form `name=value,name=value`, with encoded values.

@@ -71,9 +71,17 @@ impl Adapter for Otlp {
         };
         let limits = settings.limits;
         // A collection of metrics is complete at once.
-        let of_metrics = ExportLimits { batch_delay: Duration::ZERO, queue_size: usize::MAX, ..limits };
+        let of_metrics = ExportLimits {
+            batch_delay: Duration::ZERO,
+            queue_size: usize::MAX,
+            // Histograms are sent with their bounds, which the series share.
+            queue_bytes: 2 * limits.queue_bytes,
+            ..limits
+        };
         let data_points = exporter(Signal::Metrics, of_metrics, "data_points_lost");
-        let metrics = Arc::new(Metrics::new(settings.metrics, settings.temporality, limits.queue_bytes));
+        let dropped = context.metrics().events("updates_dropped");
+        let metrics = Metrics::new(settings.metrics, settings.temporality, limits.queue_bytes, dropped);
+        let metrics = Arc::new(metrics);
         let (collected, to, interval) = (metrics.clone(), data_points.clone(), settings.metric_interval);
         context.spawn(async move {
             loop {

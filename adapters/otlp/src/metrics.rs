@@ -7,6 +7,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use mixer_adapter_core::metrics::Events;
 use mixer_adapter_telemetry::{
     InstanceError,
     amount::amount,
@@ -15,7 +16,7 @@ use mixer_adapter_telemetry::{
         message::{Gauge, Histogram, HistogramDataPoint, Metric, MetricData, NumberDataPoint, Sum},
         unix_nanos,
     },
-    series::{Kind, Sample, SeriesSet},
+    series::{Dropped, Kind, Sample, SeriesSet},
 };
 use mixer_adapter_templates::metric;
 use parking_lot::Mutex;
@@ -26,6 +27,8 @@ use super::{attributes::Attributes, config::params::Temporality, settings::Metri
 
 /// The maximum number of data points in a message.
 const MAX_DATA_POINTS: usize = 500;
+/// The size at which a message is complete, in bytes. A single data point may exceed it.
+const MAX_BYTES: usize = 256 << 10;
 
 /// The values of the protocol.
 const DELTA: i32 = 1;
@@ -38,6 +41,10 @@ pub(super) struct Metrics {
     temporality: Temporality,
     /// The time from which the values count.
     since: Mutex<SystemTime>,
+    /// Updates beyond the limits of series.
+    dropped: Events,
+    /// How many of them are counted.
+    counted: Mutex<u64>,
 }
 
 #[derive(Debug)]
@@ -59,8 +66,13 @@ struct Labels {
 }
 
 impl Metrics {
-    /// Creates the metrics, whose series have at most `max_bytes`.
-    pub(super) fn new(settings: Vec<MetricSettings>, temporality: Temporality, max_bytes: usize) -> Self {
+    /// Creates the metrics, whose series have at most `max_bytes`. Updates beyond that count in `dropped`.
+    pub(super) fn new(
+        settings: Vec<MetricSettings>,
+        temporality: Temporality,
+        max_bytes: usize,
+        dropped: Events,
+    ) -> Self {
         let free_bytes = Arc::new(Semaphore::new(max_bytes));
         let recorder = |metric: MetricSettings| {
             let MetricSettings { instance, name, description, unit, kind } = metric;
@@ -68,7 +80,13 @@ impl Metrics {
             (instance, Recorder { description, unit, series })
         };
         let metrics = settings.into_iter().map(recorder).collect();
-        Self { metrics, temporality, since: Mutex::new(SystemTime::now()) }
+        Self {
+            metrics,
+            temporality,
+            since: Mutex::new(SystemTime::now()),
+            dropped,
+            counted: Mutex::default(),
+        }
     }
 
     /// Adds the value of an instance to its metric.
@@ -98,8 +116,9 @@ impl Metrics {
             Temporality::Cumulative => *self.since.lock(),
             Temporality::Delta => mem::replace(&mut *self.since.lock(), now),
         };
+        self.count_dropped();
         for recorder in self.metrics.values() {
-            let mut resources: BTreeMap<Bytes, Vec<(Vec<KeyValue>, Sample)>> = BTreeMap::new();
+            let mut resources: BTreeMap<Bytes, Vec<DataPoint>> = BTreeMap::new();
             let samples = match self.temporality {
                 Temporality::Cumulative => recorder.series.samples(Instant::now()),
                 Temporality::Delta => recorder.series.take().collect(),
@@ -107,22 +126,61 @@ impl Metrics {
             for (labels, sample) in samples {
                 // Encoded by `record`.
                 let Labels { resource, attributes } = Labels::decode(&*labels).unwrap_or_default();
-                resources.entry(resource).or_default().push((attributes, sample));
+                let bytes = labels.len() + recorder.sample_bytes();
+                resources.entry(resource).or_default().push(DataPoint { attributes, sample, bytes });
             }
-            for (resource, samples) in resources {
-                for samples in samples.chunks(MAX_DATA_POINTS) {
-                    let metric = recorder.metric(samples, self.temporality, since, now);
-                    exporter.add(resource.clone(), &metric, samples.len());
+            for (resource, points) in resources {
+                for points in messages(&points) {
+                    let metric = recorder.metric(points, self.temporality, since, now);
+                    exporter.add(resource.clone(), &metric, points.len());
                 }
             }
         }
     }
+
+    fn count_dropped(&self) {
+        let of_series = |series: &SeriesSet<[u8]>| {
+            series.dropped(Dropped::SeriesLimit) + series.dropped(Dropped::LabelLimit)
+        };
+        let dropped = self.metrics.values().map(|recorder| of_series(&recorder.series)).sum();
+        let counted = mem::replace(&mut *self.counted.lock(), dropped);
+        self.dropped.add(dropped.saturating_sub(counted));
+    }
+}
+
+/// The value of a series, with the size of its encoded form at most.
+struct DataPoint {
+    attributes: Vec<KeyValue>,
+    sample: Sample,
+    bytes: usize,
+}
+
+/// Splits data points into messages.
+fn messages(points: &[DataPoint]) -> impl Iterator<Item = &[DataPoint]> {
+    let (mut count, mut bytes) = (0, 0);
+    points.chunk_by(move |one, _| {
+        (count, bytes) = (count + 1, bytes + one.bytes);
+        let fits = count < MAX_DATA_POINTS && bytes < MAX_BYTES;
+        if !fits {
+            (count, bytes) = (0, 0);
+        }
+        fits
+    })
 }
 
 impl Recorder {
+    /// Returns the size of a data point besides its labels.
+    fn sample_bytes(&self) -> usize {
+        const NUMBERS: usize = 64;
+        match self.series.kind() {
+            Kind::Gauge | Kind::Counter => NUMBERS,
+            Kind::Distribution(bounds) => NUMBERS + 16 * (bounds.len() + 1),
+        }
+    }
+
     fn metric(
         &self,
-        samples: &[(Vec<KeyValue>, Sample)],
+        points: &[DataPoint],
         temporality: Temporality,
         since: SystemTime,
         now: SystemTime,
@@ -133,7 +191,7 @@ impl Recorder {
             Temporality::Delta => DELTA,
         };
         let numbers = || {
-            let point = |(attributes, sample): &(Vec<KeyValue>, Sample)| NumberDataPoint {
+            let point = |DataPoint { attributes, sample, .. }: &DataPoint| NumberDataPoint {
                 start_time_unix_nano,
                 time_unix_nano,
                 as_double: match sample {
@@ -143,7 +201,7 @@ impl Recorder {
                 },
                 attributes: attributes.clone(),
             };
-            samples.iter().map(point).collect()
+            points.iter().map(point).collect()
         };
         let data = match self.series.kind() {
             Kind::Gauge => MetricData::Gauge(Gauge { data_points: numbers() }),
@@ -151,7 +209,7 @@ impl Recorder {
                 MetricData::Sum(Sum { data_points: numbers(), aggregation_temporality, is_monotonic: true })
             }
             Kind::Distribution(bounds) => {
-                let point = |(attributes, sample): &(Vec<KeyValue>, Sample)| {
+                let point = |DataPoint { attributes, sample, .. }: &DataPoint| {
                     let Sample::Distribution { counts, sum } = sample else { return None };
                     Some(HistogramDataPoint {
                         start_time_unix_nano,
@@ -163,7 +221,7 @@ impl Recorder {
                         attributes: attributes.clone(),
                     })
                 };
-                let data_points = samples.iter().filter_map(point).collect();
+                let data_points = points.iter().filter_map(point).collect();
                 MetricData::Histogram(Histogram { data_points, aggregation_temporality })
             }
         };

@@ -88,7 +88,7 @@ impl Settings for OtlpSettings {
         let batch_delay = faults.duration("batch_delay", params.batch_delay);
         let batch_delay = batch_delay.range(MILLISECOND..=60 * SECOND).or(default.batch_delay);
         let queue_size = count(faults, "queue_size", params.queue_size, 1..=1_000_000, default.queue_size);
-        let bytes = 64 << 10..=1 << 30;
+        let bytes = 1 << 20..=1 << 30;
         let queue_bytes = count(faults, "queue_bytes", params.queue_bytes, bytes, default.queue_bytes);
         let timeout = faults.duration("timeout", params.timeout).range(100 * MILLISECOND..=60 * SECOND);
         let timeout = timeout.or(10 * SECOND);

@@ -173,7 +173,8 @@ impl fmt::Debug for Exporter {
 
 impl Queue {
     fn has_batch(&self, limits: &ExportLimits) -> bool {
-        self.waiting.len() >= limits.batch_size || self.waiting_bytes >= BATCH_BYTES
+        !self.waiting.is_empty()
+            && (self.waiting.len() >= limits.batch_size || self.waiting_bytes >= BATCH_BYTES)
     }
 
     fn take_batch(&mut self, limits: &ExportLimits) -> Vec<Item> {
@@ -237,7 +238,8 @@ impl Shared {
             if Instant::now() + delay > end {
                 return self.lose(weight, &error.to_string());
             }
-            tracing::debug!(url = self.collector.url, %error, retry_in = ?delay, "export failed");
+            let (url, error) = (log_text(&self.collector.url), log_text(&error));
+            tracing::debug!(url, error, retry_in = ?delay, "export failed");
             // The last attempt is not delayed by the failures before.
             let _ = timeout(delay, self.closing.notified()).await;
         }
