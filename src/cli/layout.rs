@@ -1,7 +1,9 @@
 //! The layout of a configuration's files.
 
 use std::{
-    io::Read as _,
+    collections::BTreeSet,
+    fs,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -11,7 +13,7 @@ use clap::Args;
 use pretty_yaml::config::{FormatOptions, LanguageOptions, LayoutOptions};
 use serde_json::Value as Json;
 
-use super::{counted, faults, input, watch_files};
+use super::{counted, faults, input};
 use mixer_adapter_config::text_files;
 
 /// Lay out the YAML files of a configuration
@@ -53,8 +55,7 @@ impl Fmt {
         let verb = if self.check { "differs" } else { "formatted" };
         for (file, formatted) in &changed {
             if !self.check {
-                watch_files::write(file, formatted)
-                    .with_context(|| format!("cannot write {}", file.display()))?;
+                replace(file, formatted).with_context(|| format!("cannot write {}", file.display()))?;
             }
             super::print(&format!("{verb}: {}\n", file.display()))?;
         }
@@ -77,20 +78,34 @@ impl Fmt {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the YAML files of all paths, tests included.
-    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
+    /// Returns the YAML files of all paths, tests included, each once and without links.
+    fn files(&self) -> anyhow::Result<BTreeSet<PathBuf>> {
+        let mut files = BTreeSet::new();
         for path in &self.paths {
-            let metadata = path.metadata().with_context(|| format!("cannot read {}", path.display()))?;
-            if metadata.is_dir() {
-                files.extend(text_files(path).into_iter().filter(|file| !is_json(file)));
+            let context = || format!("cannot read {}", path.display());
+            let found = if path.metadata().with_context(context)?.is_dir() {
+                text_files(path)
             } else {
-                files.push(path.clone());
+                vec![path.clone()]
+            };
+            for file in found.iter().filter(|file| !is_json(file)) {
+                files.insert(file.canonicalize().with_context(context)?);
             }
         }
-        files.dedup();
         Ok(files)
     }
+}
+
+/// Replaces a file as a whole, with the same permissions.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let directory = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    // A hidden name, which no server reads; it is removed if an error occurs.
+    let mut unfinished = tempfile::Builder::new().prefix(".fmt-").tempfile_in(directory)?;
+    unfinished.as_file().set_permissions(fs::metadata(file)?.permissions())?;
+    unfinished.write_all(text.as_bytes())?;
+    unfinished.as_file().sync_all()?;
+    unfinished.persist(file)?;
+    Ok(())
 }
 
 fn is_json(file: &Path) -> bool {

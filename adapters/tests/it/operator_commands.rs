@@ -1,6 +1,6 @@
 //! What operators do at a shell: a first configuration, decisions, and why they were made.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use mixer_adapter_config::text_files;
 
@@ -49,6 +49,21 @@ fn fmt_changes_the_layout_and_neither_values_nor_comments() {
     let ran = run(&["fmt", directory.path().to_str().unwrap()]);
     assert!(ran.code == 2 && ran.stderr.contains("wrong.yaml"), "{ran:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), written, "nothing is written");
+}
+
+#[test]
+fn fmt_replaces_what_a_link_refers_to_and_keeps_its_permissions() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, link] = ["rules.yaml", "link.yaml"].map(|name| directory.path().join(name));
+    fs::write(&file, "kind:   rule\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let ran = run(&["fmt", directory.path().to_str().unwrap(), link.to_str().unwrap()]);
+    assert!(ran.code == 0 && ran.stdout.contains("1 file formatted"), "{ran:?}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kind: rule\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing else is left");
 }
 
 #[test]
