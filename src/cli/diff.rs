@@ -22,10 +22,10 @@ use crate::{
     answer::Rendered,
     service::mixer::{trace_check, trace_report},
 };
-use mixer_adapter_core::framework::status::status_name;
+use mixer_adapter_core::{framework::status::status_name, value::ValueType};
 use mixer_adapter_engine::{
     Mixer,
-    attribute::parse_json,
+    attribute::{ParseAttributesError, ParsedAttributes, Vocabulary, parse_json, parse_logged},
     decision_log::MASK,
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, ReportResponse, check_request::QuotaParams},
     trace::{Step, Trace},
@@ -98,7 +98,7 @@ impl Diff {
         let values = changed.iter().map(|(index, (request, (before, after)))| {
             let rules = Answer::responsible(before, after);
             json!({
-                "request": index + 1, "attributes": request, "rules": rules,
+                "request": index + 1, "attributes": request.attributes, "rules": rules,
                 "before": before.text, "after": after.text,
             })
         });
@@ -114,6 +114,7 @@ impl Diff {
         self.output.print(&values, || {
             let lines = changed.iter().map(|(index, (request, (before, after)))| {
                 let (before, after) = (&before.text, &after.text);
+                let request = &request.attributes;
                 format!("request {}: {request}\n  before: {before}\n  after:  {after}\n", index + 1)
             });
             let rules = rules.iter().map(|(rule, counts)| {
@@ -132,13 +133,14 @@ impl Diff {
     async fn answers(
         &self,
         mixer: &Mixer,
-        requests: &[Json],
+        requests: &[Recorded],
     ) -> anyhow::Result<(Vec<Answer>, BTreeSet<String>)> {
         let snapshot = mixer.snapshot().context("there is no configuration")?;
         let mut answers = Vec::with_capacity(requests.len());
         let mut unknown = BTreeSet::new();
         for (index, request) in requests.iter().enumerate() {
-            let attributes = parse_json(request, snapshot.vocabulary())
+            let attributes = request
+                .parse(snapshot.vocabulary())
                 .map_err(|error| usage!("--requests: request {}: {error}", index + 1))?;
             let mut request = check_request(&attributes, all_words());
             for quota in &self.quotas {
@@ -149,9 +151,12 @@ impl Diff {
             unknown.extend(unknown_names(&trace));
             let mut text = verdict(&request, &answer);
             let is_denied = !is_allowed(&answer);
-            let rules = trace.rules.iter().map(|rule| match snapshot.place(rule) {
-                Some(place) => format!("{rule} ({place})"),
-                None => rule.to_string(),
+            let rules = trace.rules.iter().map(|rule| {
+                let shown = match snapshot.place(rule) {
+                    Some(place) => format!("{rule} ({place})"),
+                    None => rule.to_string(),
+                };
+                (rule.to_string(), shown)
             });
             let rules = rules.collect();
             if self.report {
@@ -165,7 +170,7 @@ impl Diff {
         Ok((answers, unknown))
     }
 
-    fn read_requests(&self) -> Result<Vec<Json>, UsageError> {
+    fn read_requests(&self) -> Result<Vec<Recorded>, UsageError> {
         let (text, _) = input::text("--requests", &format!("@{}", self.requests))?;
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (mut requests, mut masked, mut cut) = (Vec::new(), 0, 0);
@@ -175,7 +180,10 @@ impl Diff {
             })?;
             // A line of a decision log. Lines of quotas and reports have no attributes.
             let attributes = match (read.get("decision_id"), read.get("attributes")) {
-                (None, _) => read,
+                (None, _) => {
+                    requests.push(Recorded { attributes: read, is_logged: false });
+                    continue;
+                }
                 (Some(_), Some(attributes)) if read["kind"] == "check" => {
                     if read.get("omitted").is_some() {
                         cut += 1;
@@ -186,7 +194,7 @@ impl Diff {
                 }
                 (Some(_), _) => continue,
             };
-            requests.push(attributes);
+            requests.push(Recorded { attributes, is_logged: true });
         }
         if masked > 0 {
             let masked = counted(masked, "request");
@@ -198,7 +206,34 @@ impl Diff {
             let cut = counted(cut, "request");
             super::print_error(&format!("warning: {cut} left out, because the log omits some attributes"));
         }
+        if requests.is_empty() {
+            return Err(usage!("--requests: {} has no check to compare", self.requests));
+        }
         Ok(requests)
+    }
+}
+
+/// A recorded request.
+struct Recorded {
+    attributes: Json,
+    /// Whether it is of a decision log.
+    is_logged: bool,
+}
+
+impl Recorded {
+    fn parse(&self, types: &Vocabulary) -> Result<ParsedAttributes, ParseAttributesError> {
+        let attributes = match &self.attributes {
+            Json::Object(attributes) if self.is_logged => attributes,
+            given => return parse_json(given, types),
+        };
+        // A masked value is no number and no address: without it, the attribute is absent.
+        let is_readable = |name: &str, value: &Json| {
+            let declared = types.find(name).map(|declared| declared.value_type);
+            value != MASK || matches!(declared, None | Some(ValueType::String))
+        };
+        let attributes = attributes.iter().filter(|(name, value)| is_readable(name, value));
+        let attributes = attributes.map(|(name, value)| (name.clone(), value.clone()));
+        parse_logged(&Json::Object(attributes.collect()), types)
     }
 }
 
@@ -210,8 +245,8 @@ struct Answer {
     /// On one line.
     text: String,
     is_denied: bool,
-    /// The rules that decided, with their places.
-    rules: Vec<String>,
+    /// The rules that decided, by name, with their places.
+    rules: BTreeMap<String, String>,
 }
 
 impl Answer {
@@ -226,16 +261,15 @@ impl Answer {
 
     /// Returns the rules to which a change is due: rules that deny or, between two answers that allow, rules that apply to only one of them.
     fn responsible<'a>(before: &'a Self, after: &'a Self) -> Vec<&'a str> {
-        let rules: BTreeSet<&String> = match (before.is_denied, after.is_denied) {
+        let only_of = |one: &'a Self, other: &Self| {
+            one.rules.iter().filter(|(rule, _)| !other.rules.contains_key(*rule)).collect::<Vec<_>>()
+        };
+        let rules = match (before.is_denied, after.is_denied) {
             (_, true) => after.rules.iter().collect(),
             (true, false) => before.rules.iter().collect(),
-            (false, false) => {
-                let [before, after] =
-                    [before, after].map(|answer| answer.rules.iter().collect::<BTreeSet<_>>());
-                before.symmetric_difference(&after).copied().collect()
-            }
+            (false, false) => [only_of(before, after), only_of(after, before)].concat(),
         };
-        rules.into_iter().map(String::as_str).collect()
+        rules.into_iter().map(|(_, shown)| shown.as_str()).collect()
     }
 }
 

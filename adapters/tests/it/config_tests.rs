@@ -244,6 +244,9 @@ fn changed_grants_and_reports_are_shown_on_request() {
         assert_eq!(ran.stderr, "");
         (ran.code, ran.stdout)
     };
+    write("reports.jsonl", "{\"decision_id\": \"1-2\", \"kind\": \"report\"}\n");
+    let ran = run_in(directory.path(), &["diff", "before.yaml", "more.yaml", "--requests", "reports.jsonl"]);
+    assert!(ran.code == 2 && ran.stderr.contains("has no check to compare"), "{ran:?}");
     let same = (0, "2 requests: 0 different answers\n".to_owned());
     for after in ["more.yaml", "warning.yaml", "nowhere.yaml"] {
         assert_eq!(compare(after, &[]), same, "{after}: checks only");

@@ -12,7 +12,7 @@ mod vocabulary;
 
 pub use bag::{Attributes, Bag, UsedSlots};
 pub use parse::{
-    ParseAttributesError, ParsedAttributes, parse_declared, parse_json, parse_pairs, parse_text,
+    ParseAttributesError, ParsedAttributes, parse_declared, parse_json, parse_logged, parse_pairs, parse_text,
 };
 pub use reads::{Reads, Reference};
 pub(crate) use standard::ENVOY;

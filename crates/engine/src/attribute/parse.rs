@@ -84,7 +84,7 @@ pub fn parse_text(text: &str, types: &Vocabulary) -> Result<ParsedAttributes, Pa
             .filter(|(name, _)| !name.trim().is_empty())
             .ok_or_else(|| ParseAttributesError::Assignment(attribute.to_owned()))?;
         let name = name.trim();
-        Ok((name.to_owned(), parse_value(name, value, types, &unescape)?))
+        Ok((name.to_owned(), parse_value(name, value, types, prefixed, &unescape)?))
     });
     attributes.collect()
 }
@@ -95,7 +95,7 @@ pub fn parse_pairs(
     types: &Vocabulary,
 ) -> Result<ParsedAttributes, ParseAttributesError> {
     let pairs = pairs.into_iter().map(|(name, value)| {
-        let value = parse_value(&name, &value, types, &str::to_owned)?;
+        let value = parse_value(&name, &value, types, prefixed, &str::to_owned)?;
         Ok((name, value))
     });
     pairs.collect()
@@ -109,16 +109,34 @@ pub fn parse_declared(text: &str, value_type: ValueType) -> Option<AttributeValu
 /// Parses an object. Strings are parsed like the values of [`parse_text`], but without escapes; numbers, booleans and
 /// objects of strings are converted.
 pub fn parse_json(json: &Json, types: &Vocabulary) -> Result<ParsedAttributes, ParseAttributesError> {
+    parse_object(json, types, prefixed)
+}
+
+/// Parses the attributes of a line of a decision log, whose strings have no prefixes.
+pub fn parse_logged(json: &Json, types: &Vocabulary) -> Result<ParsedAttributes, ParseAttributesError> {
+    parse_object(json, types, |_| None)
+}
+
+/// Splits the prefix from a value, if values have prefixes.
+type Prefixed = fn(&str) -> Option<(Kind, &str)>;
+
+fn parse_object(
+    json: &Json,
+    types: &Vocabulary,
+    prefixed: Prefixed,
+) -> Result<ParsedAttributes, ParseAttributesError> {
     let Json::Object(attributes) = json else {
         return Err(ParseAttributesError::NotAnObject(describe(json)));
     };
-    attributes.iter().map(|(name, value)| Ok((name.clone(), json_value(name, value, types)?))).collect()
+    let attributes = attributes.iter();
+    attributes.map(|(name, value)| Ok((name.clone(), json_value(name, value, types, prefixed)?))).collect()
 }
 
 fn parse_value(
     name: &str,
     text: &str,
     types: &Vocabulary,
+    prefixed: Prefixed,
     unescape: &dyn Fn(&str) -> String,
 ) -> Result<AttributeValue, ParseAttributesError> {
     let declared = types.find(name).map(|declared| declared.value_type);
@@ -130,12 +148,17 @@ fn parse_value(
     typed(kind, text, unescape).ok_or_else(|| invalid(name, kind, text, declared))
 }
 
-fn json_value(name: &str, json: &Json, types: &Vocabulary) -> Result<AttributeValue, ParseAttributesError> {
+fn json_value(
+    name: &str,
+    json: &Json,
+    types: &Vocabulary,
+    prefixed: Prefixed,
+) -> Result<AttributeValue, ParseAttributesError> {
     let declared = types.find(name).map(|declared| declared.value_type);
     let kind = declared.map(Kind::Typed);
     let value = match (json, declared) {
         (Json::String(text), None) if prefixed(text).is_none() => Some(text.as_str().into()),
-        (Json::String(text), _) => return parse_value(name, text, types, &str::to_owned),
+        (Json::String(text), _) => return parse_value(name, text, types, prefixed, &str::to_owned),
         (Json::Bool(value), Some(ValueType::Bool) | None) => Some((*value).into()),
         (Json::Number(number), Some(ValueType::Double)) => number.as_f64().map(Into::into),
         (Json::Number(number), Some(ValueType::Int64)) => number.as_i64().map(Into::into),
@@ -352,6 +375,10 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         assert_eq!(parse_json(&json, &standard()), Ok(expected));
+        // Clients send such texts.
+        let logged = parse_logged(&json!({"request.host": "time:8080", "x": "int:5"}), &standard()).unwrap();
+        assert_eq!(logged[0].1, "time:8080".into());
+        assert_eq!(logged[1].1, "int:5".into());
     }
 
     #[test]
