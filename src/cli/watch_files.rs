@@ -68,7 +68,7 @@ fn document(resource: &RawResource, collection: &Collection) -> anyhow::Result<J
 }
 
 /// Replaces a file as a whole, so that no reader sees a part of it.
-pub(super) fn write(path: &Path, text: &str) -> std::io::Result<()> {
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     fs::write(&unfinished, text)?;
     fs::rename(&unfinished, path)

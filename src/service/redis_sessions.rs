@@ -135,7 +135,7 @@ impl SessionStore for RedisSessions {
             let mut command = Cmd::new();
             command.arg("HGET").arg(self.key("session", id)).arg("request");
             let request: Option<Vec<u8>> = self.query(&command).await?;
-            // A value that is not a request is no session of this server; its id would not fit either.
+            // A value that is not a request was stored by something else; its id would not match either.
             Ok(request.and_then(|request| NewSession::decode(&request[..]).ok()))
         })
     }

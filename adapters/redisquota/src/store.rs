@@ -68,7 +68,7 @@ impl Store {
     /// Makes a call, which takes up to `limit`.
     ///
     /// # Errors
-    /// There is no connection, or Redis refuses the call or does not answer in time. Redis may have counted a call that it did not answer.
+    /// Redis is disconnected, refuses the call, or does not answer in time. It may have counted an unanswered call.
     pub(super) async fn call(&self, call: &CounterCall, limit: Duration) -> Result<Counted, ClientError> {
         let invocation = self.invocation(call);
         let (granted, valid, used, reset_after, is_repeated, lease, life, leased): CallReply =

@@ -127,7 +127,7 @@ async fn a_session_of_one_server_is_used_on_another_and_closed_on_a_third() {
     assert_eq!(third.create(16).await, id, "a second claim");
     assert_eq!(other.close(&id).await, Code::Ok);
     assert_eq!(one.entry(Some(&id)).await, Ok(16), "one claim is left");
-    // A server that begins later finds the session; the one that created it ends.
+    // A server that starts later finds the session, and the server that created it stops.
     let successor = mesh.serve(&[]);
     let successor = Client(&successor, None);
     signal(servers[0].child.id(), "TERM");

@@ -34,7 +34,7 @@ const MOST_TIMEOUTS: u32 = 3;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is no connection. The call was not sent.
+    /// Redis is disconnected, and the call was not sent.
     #[error("there is no connection to Redis")]
     Away,
     /// The time of the call is over. Redis may have run it.
@@ -202,7 +202,7 @@ impl Client {
     /// Runs a script, which takes up to `limit`.
     ///
     /// # Errors
-    /// There is no connection, or Redis refuses the call or does not answer in time. Redis may have run a call that it did not answer.
+    /// Redis is disconnected, refuses the call, or does not answer in time. It may have run an unanswered call.
     pub async fn invoke<T: FromRedisValue>(
         &self,
         call: &ScriptInvocation<'_>,

@@ -164,7 +164,7 @@ pub enum EvalErrorKind {
     NoValue {
         /// The function.
         function: &'static str,
-        /// Why there is no value.
+        /// The reason for the missing value.
         why: Box<str>,
     },
     /// Concatenations make more text than one evaluation may.

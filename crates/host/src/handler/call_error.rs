@@ -105,7 +105,7 @@ pub enum CallError {
     StoreAway {
         /// The id in the request.
         id: String,
-        /// Why there is no answer.
+        /// The reason for the missing answer.
         reason: String,
     },
     /// Calls and sessions may not configure the adapter.

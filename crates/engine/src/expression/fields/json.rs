@@ -29,7 +29,7 @@ struct Parsed {
 }
 
 impl JsonMemo {
-    /// Returns a field of a JSON text; `None` if there is no such field, if it is `null`, or if the text is empty. Numbers and
+    /// Returns a field of a JSON text. A missing field, `null` and an empty text give `None`. Numbers and
     /// booleans become texts, the same for each spelling of a number; arrays and objects become JSON.
     ///
     /// The steps of `path` are keys of objects and indices of arrays, separated by `.`; or `path` is a JSON Pointer.
