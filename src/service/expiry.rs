@@ -12,30 +12,36 @@ const SWEEP: Duration = Duration::from_secs(15);
 /// How often sessions are exchanged with other servers.
 const EXCHANGE: Duration = Duration::from_secs(2);
 
-/// Closes unused sessions and idle handlers for as long as the host exists.
+/// Closes unused sessions and idle handlers, and exchanges shared sessions, for as long as the host exists.
 pub(super) async fn keep_time(host: Weak<Host>, session_idle: Option<Duration>) {
+    // A store that answers late does not delay the end of sessions.
+    tokio::join!(expire(&host, session_idle), exchange(&host));
+}
+
+async fn expire(host: &Weak<Host>, session_idle: Option<Duration>) {
     let step = session_idle.map_or(SWEEP, |idle| (idle / STEPS_TO_EXPIRE).max(Duration::from_millis(1)));
-    let are_shared = host.upgrade().is_some_and(|host| host.reaches_session_store().is_some());
-    let (mut steps, mut sweeps, mut exchanges) = (ticks(step), ticks(SWEEP), ticks(EXCHANGE));
+    let (mut steps, mut sweeps) = (ticks(step), ticks(SWEEP));
     loop {
-        let due = tokio::select! {
-            _ = steps.tick(), if session_idle.is_some() => Due::Step,
-            _ = sweeps.tick() => Due::Sweep,
-            _ = exchanges.tick(), if are_shared => Due::Exchange,
+        let is_step = tokio::select! {
+            _ = steps.tick(), if session_idle.is_some() => true,
+            _ = sweeps.tick() => false,
         };
         let Some(host) = host.upgrade() else { return };
-        match due {
-            Due::Step => host.expire_idle(),
-            Due::Sweep => host.handlers().sweep(),
-            Due::Exchange => host.synchronize_sessions().await,
+        if is_step {
+            host.expire_idle();
+        } else {
+            host.handlers().sweep();
         }
     }
 }
 
-enum Due {
-    Step,
-    Sweep,
-    Exchange,
+async fn exchange(host: &Weak<Host>) {
+    let mut exchanges = ticks(EXCHANGE);
+    while host.upgrade().is_some_and(|host| host.reaches_session_store().is_some()) {
+        exchanges.tick().await;
+        let Some(host) = host.upgrade() else { return };
+        host.synchronize_sessions().await;
+    }
 }
 
 /// Ticks from one period after now.

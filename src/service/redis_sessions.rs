@@ -14,14 +14,14 @@ use mixer_adapter_host::{
 };
 use mixer_adapter_redis::{
     Client, ClientError, millis,
-    redis::{Cmd, FromRedisValue, Script, ScriptInvocation},
+    redis::{Cmd, ErrorKind, FromRedisValue, Script, ScriptInvocation},
 };
 use prost::Message as _;
 
 /// How long a call waits for Redis.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// How long other servers can learn that a session was closed.
-const CLOSED: Duration = Duration::from_secs(60);
+/// How long other servers can learn that a session was closed: one that was away from Redis for longer opens it again.
+const CLOSED: Duration = Duration::from_secs(600);
 
 /// Sessions in Redis: for each a hash with the request that created it and the claims of its owners, and for each instance the id of its
 /// newest session. All of them expire.
@@ -67,18 +67,24 @@ impl RedisSessions {
         owner: ClaimOwner,
         count: u32,
         is_abandoned: bool,
+        epoch: Option<u64>,
     ) -> Result<i64, SessionStoreError> {
         let mut call = self.release.key(self.key("session", id));
         call.arg(owner.to_string()).arg(count).arg(u8::from(is_abandoned)).arg(millis(CLOSED));
+        call.arg(epoch.map_or_else(String::new, |epoch| epoch.to_string()));
         self.invoke(&call).await
     }
 }
 
 fn failed(error: ClientError) -> SessionStoreError {
-    match error {
-        ClientError::Away => SessionStoreError::NotSent(error.to_string()),
-        error => SessionStoreError::Unanswered(error.to_string()),
-    }
+    let is_undone = match &error {
+        ClientError::Away => true,
+        // Redis refuses a script at its first write, such as during a failover, or without memory.
+        ClientError::Redis(error) => matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension),
+        _ => false,
+    };
+    let reason = error.to_string();
+    if is_undone { SessionStoreError::NotSent(reason) } else { SessionStoreError::Unanswered(reason) }
 }
 
 impl SessionStore for RedisSessions {
@@ -110,9 +116,10 @@ impl SessionStore for RedisSessions {
         id: &'a SessionId,
         owner: ClaimOwner,
         count: u32,
+        epoch: Option<u64>,
     ) -> BoxFuture<'a, Result<Release, SessionStoreError>> {
         Box::pin(async move {
-            let left = self.remove(id, owner, count, false).await?;
+            let left = self.remove(id, owner, count, false, epoch).await?;
             Ok(match (left, u64::try_from(left)) {
                 (_, Ok(left)) => Release::Released(left),
                 (-1, _) => Release::NotClaimed,
@@ -126,8 +133,9 @@ impl SessionStore for RedisSessions {
         id: &'a SessionId,
         owner: ClaimOwner,
         count: u32,
+        epoch: u64,
     ) -> BoxFuture<'a, Result<(), SessionStoreError>> {
-        Box::pin(async move { self.remove(id, owner, count, true).await.map(drop) })
+        Box::pin(async move { self.remove(id, owner, count, true, Some(epoch)).await.map(drop) })
     }
 
     fn load<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<NewSession>, SessionStoreError>> {

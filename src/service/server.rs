@@ -502,7 +502,6 @@ impl Server {
     }
 }
 
-/// Reports the received entries, and closes the handlers, until the deadline.
 async fn listen(address: ListenAddress) -> Result<Listener, ServerError> {
     match Listener::bind(&address).await {
         Ok(listener) => Ok(listener),
@@ -510,6 +509,7 @@ async fn listen(address: ListenAddress) -> Result<Listener, ServerError> {
     }
 }
 
+/// Reports the received entries, and closes the handlers, until the deadline.
 async fn close(host: &Host, mixer: Option<&Mixer>, finish: Vec<BoxFuture<'static, ()>>, deadline: Instant) {
     for finish in finish {
         if tokio::time::timeout_at(deadline, finish).await.is_err() {

@@ -356,16 +356,18 @@ async fn sweep(
     opened: Instant,
     gauges: LeaseGauges,
 ) {
-    let mut before = BTreeMap::new();
+    let mut before = BTreeMap::<Arc<str>, Held>::new();
     loop {
         tokio::time::sleep(SWEEP).await;
-        let (returns, held) = {
+        let (returns, mut held) = {
             let mut leases = leases.lock();
             (leases.sweep(opened.elapsed()), leases.held(opened.elapsed()))
         };
-        for quota in before.keys().chain(held.keys()) {
-            gauges.show(quota, held.get(quota).copied().unwrap_or_default());
+        for (quota, last) in before {
+            let held = held.entry(quota).or_default();
+            held.store = held.store.or(last.store.map(|(remaining, age)| (remaining, age + SWEEP)));
         }
+        held.iter().for_each(|(quota, held)| gauges.show(quota, *held));
         before = held;
         give_back(returns, &store, timeout, |counter, returned| leases.lock().returned(counter, returned))
             .await;

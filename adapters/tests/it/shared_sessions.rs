@@ -176,7 +176,7 @@ async fn a_call_without_an_id_finds_the_newest_session_of_any_server_if_it_may()
 #[tokio::test]
 async fn known_sessions_go_on_without_redis_and_a_redis_that_lost_them_has_them_again() {
     let Some(mut mesh) = Mesh::start() else { return };
-    let servers = [(); 3].map(|()| mesh.serve(&[]));
+    let servers = [(); 3].map(|()| mesh.serve(&["--session-lookup", "any"]));
     let [one, other, third] = servers.each_ref().map(|server| Client(server, None));
     let id = one.create(16).await;
     assert_eq!(other.entry(Some(&id)).await, Ok(16));
@@ -185,7 +185,9 @@ async fn known_sessions_go_on_without_redis_and_a_redis_that_lost_them_has_them_
     for server in [one, other] {
         assert_eq!(server.entry(Some(&id)).await, Ok(16));
     }
-    assert_eq!(third.entry(Some(&id)).await, Err(Code::Unavailable));
+    for id in [Some(&*id), None] {
+        assert_eq!(third.entry(id).await, Err(Code::Unavailable), "nothing else answers for a session");
+    }
     // A new session is known to its server.
     let new = third.create(7).await;
     assert_eq!(third.entry(Some(&new)).await, Ok(7));
@@ -198,6 +200,43 @@ async fn known_sessions_go_on_without_redis_and_a_redis_that_lost_them_has_them_
         server.until(&id, Err(Code::NotFound)).await;
     }
     assert_eq!(one.entry(Some(&new)).await, Ok(7));
+}
+
+#[tokio::test]
+async fn a_session_that_is_created_again_has_no_claims_from_before() {
+    let Some(mesh) = Mesh::start() else { return };
+    let servers = [(); 2].map(|()| mesh.serve(&[]));
+    let [one, other] = servers.each_ref().map(|server| Client(server, None));
+    let (id, marker) = (other.create(16).await, other.create(7).await);
+    assert_eq!(one.close(&id).await, Code::Ok);
+    assert_eq!(one.create(16).await, id);
+    // The other server has compared its sessions with Redis since then.
+    assert_eq!(one.close(&marker).await, Code::Ok);
+    other.until(&marker, Err(Code::NotFound)).await;
+    assert_eq!(other.entry(Some(&id)).await, Ok(16));
+    assert_eq!(one.close(&id).await, Code::Ok);
+    assert_eq!(one.entry(Some(&id)).await, Err(Code::NotFound));
+}
+
+#[tokio::test]
+async fn a_release_is_not_sent_to_a_redis_that_lost_its_claim() {
+    let Some(mut mesh) = Mesh::start() else { return };
+    let servers = [(); 2].map(|()| mesh.serve(&["--token-file", &mesh.path("tokens")]));
+    let [one, other] = servers.each_ref().map(|server| Client(server, Some("s3cr3t-of-alice")));
+    let (id, marker) = (one.create(16).await, other.create(7).await);
+    assert_eq!(other.create(16).await, id, "the same peer on another server");
+    mesh.redis.kill();
+    servers[1].until("/readyz", "warning: the Redis of --sessions is away");
+    assert_eq!(other.close(&id).await, Code::Ok);
+    mesh.redis.restart();
+    // Both servers have sent what they have, the second one in a round after that of its release.
+    one.until(&marker, Ok(7)).await;
+    other.until(&id, Ok(16)).await;
+    eventually(async || one.close(&marker).await == Code::Ok, "the session is closed").await;
+    other.until(&marker, Err(Code::NotFound)).await;
+    assert_eq!(one.entry(Some(&id)).await, Ok(16), "its claim is left");
+    assert_eq!(one.close(&id).await, Code::Ok);
+    assert_eq!(one.entry(Some(&id)).await, Err(Code::NotFound));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Resolver for Host {
                     Err(CallError::UnknownSession { id })
                 }
                 Some(config) => self.open_configured(config, call.template, call.caller.connection).await,
-                None => match self.find_shared(call.template, &call.instances, call.caller).await {
+                None => match self.find_shared(call.template, &call.instances, call.caller).await? {
                     Some(handler) => Ok(handler),
                     None => {
                         self.open_unconfigured(call.template, &call.instances, call.caller.connection).await

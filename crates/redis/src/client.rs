@@ -84,8 +84,8 @@ pub struct Client {
 
 impl Client {
     /// Creates a client without a connection, which [`maintain`](Self::maintain) establishes. `id` is the name of this server among those
-    /// with the same `key_prefix`. `on_change` is called with `None` when there is a connection, and with the reason when it is lost
-    /// any more, or not at first; it must not use the client.
+    /// with the same `key_prefix`. Calls `on_change` with `None` when a connection is established, and with the reason when it is
+    /// lost or the first attempt fails; it must not use the client.
     pub fn new(
         connector: Connector,
         key_prefix: String,

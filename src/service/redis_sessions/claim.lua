@@ -1,17 +1,20 @@
--- Stores a session if it is not, or was closed, adds claims, and returns the epoch.
+-- Stores a session if it is not, adds claims, and returns the epoch. A closed session is opened again only if there are claims to add.
 -- KEYS: the session, then its instances. ARGV: its id, its request, how long it lives, the epoch that the server knows, the epoch of a
 -- new session, the number of new claims, and owners with their claims: the new ones, then all.
 local session = KEYS[1]
 local id, life, new = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[6])
 local epoch = redis.call('HGET', session, 'epoch')
+local closed = not epoch and redis.call('HGET', session, 'closed')
+local first, last = 7, 6 + 2 * new
+-- The store had lost the session, or the server has not had it.
+if (epoch or closed) ~= ARGV[4] then first, last = last + 1, #ARGV end
+if closed and last < first then return closed end
 if not epoch then
-  epoch = ARGV[5]
+  -- The server that closed it has removed all claims, so that others need not add theirs again.
+  epoch = closed or ARGV[5]
   redis.call('DEL', session)
   redis.call('HSET', session, 'epoch', epoch, 'request', ARGV[2], 'claims', 0)
 end
-local first, last = 7, 6 + 2 * new
--- The store had lost the session, or the server has not had it.
-if epoch ~= ARGV[4] then first, last = last + 1, #ARGV end
 for index = first, last, 2 do
   redis.call('HINCRBY', session, 'owner:' .. ARGV[index], ARGV[index + 1])
   redis.call('HINCRBY', session, 'claims', ARGV[index + 1])

@@ -100,11 +100,11 @@ pub enum CallError {
     },
     /// The store that servers share does not answer, and this server does not know the session.
     #[error(
-        "session `{id}` is not known to this server, and --sessions, where it may be, does not answer: {reason}; try again"
+        "{session} is not known to this server, and --sessions, where it may be, does not answer: {reason}; try again"
     )]
     StoreAway {
-        /// The id in the request.
-        id: String,
+        /// The session, by the id or an instance in the request.
+        session: String,
         /// The reason for the missing answer.
         reason: String,
     },

@@ -97,24 +97,24 @@ impl Host {
         let request = self.shared.is_some().then(|| Arc::new(new.clone()));
         let (id, adapter, config, types) = self.check_new(new, caller.connection).await?;
         let limits = self.session_options.limits;
-        let exchange = self.exchange().await;
+        let turn = self.turn().await;
         let acquired = self.sessions.acquire(&id, caller, limits);
         if let Some(evicted) = acquired.map_err(|error| self.too_many_sessions(error))? {
             self.count_evicted(evicted, caller);
-            self.share_claim(exchange, &id, caller).await;
+            self.share_claim(turn, &id, caller).await;
             return Ok(id);
         }
-        drop(exchange);
+        drop(turn);
         if !self.sessions.admits(caller, limits) {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
         let handler = self.handlers.open_in_call(&adapter, config, &types, caller.connection).await?;
         let session = Self::new_session(id, handler, &types).with_request(request);
-        let exchange = self.exchange().await;
+        let turn = self.turn().await;
         let created = self.sessions.create(session, caller, limits);
         let evicted = created.map_err(|error| self.too_many_sessions(error))?;
         self.count_evicted(evicted, caller);
-        self.share_claim(exchange, &id, caller).await;
+        self.share_claim(turn, &id, caller).await;
         Ok(id)
     }
 
@@ -128,7 +128,7 @@ impl Host {
     }
 
     /// Counts and logs sessions that were evicted for a caller's. Logs at most ten times in ten seconds.
-    fn count_evicted(&self, evicted: usize, caller: &Caller) {
+    pub(super) fn count_evicted(&self, evicted: usize, caller: &Caller) {
         if evicted == 0 {
             return;
         }

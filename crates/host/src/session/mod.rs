@@ -190,24 +190,28 @@ pub const STEPS_TO_EXPIRE: u32 = 10;
 /// The store has the request that created a session, and how many claims each owner has. It gives each session a number when it is
 /// stored, the epoch. A server that finds another epoch than before knows that the store had lost the session, and adds all of its claims.
 pub trait SessionStore: Send + Sync {
-    /// Stores a session if it is not stored, or was closed, and adds claims: the new ones if the epoch is the given one, otherwise all.
-    /// Returns the epoch. The session lives at least as long as given.
+    /// Stores a session if it is not stored, and adds claims: the new ones if the epoch is the given one, otherwise all. A session that
+    /// was closed is opened again, in the same epoch, if there are claims to add. Returns the epoch. The session lives at least as long
+    /// as given.
     fn claim<'a>(&'a self, claim: SharedClaim<'a>) -> BoxFuture<'a, Result<u64, SessionStoreError>>;
 
-    /// Removes claims of an owner, or else abandoned ones. Without claims the session is closed.
+    /// Removes claims of an owner, or else abandoned ones, if the session is in the given epoch, or whichever it is in. Without claims
+    /// the session is closed.
     fn release<'a>(
         &'a self,
         id: &'a SessionId,
         owner: ClaimOwner,
         count: u32,
+        epoch: Option<u64>,
     ) -> BoxFuture<'a, Result<Release, SessionStoreError>>;
 
-    /// Abandons claims of an owner.
+    /// Abandons claims of an owner, if the session is in the given epoch.
     fn abandon<'a>(
         &'a self,
         id: &'a SessionId,
         owner: ClaimOwner,
         count: u32,
+        epoch: u64,
     ) -> BoxFuture<'a, Result<(), SessionStoreError>>;
 
     /// Returns the request that created a session; `None` if none with this id is open.
@@ -252,11 +256,11 @@ pub struct SharedClaim<'a> {
 /// An owner of claims in a store that servers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClaimOwner {
+    /// A connection that has ended: any client that knows the id of the session may remove the claim.
+    Nobody,
     /// The keyed digest of an authenticated peer or, without authentication, of the IP address of a client: it has another connection
     /// to each server.
     Client(SessionId),
-    /// A connection that has ended: any client that knows the id of the session may remove the claim.
-    Nobody,
 }
 
 impl fmt::Display for ClaimOwner {
@@ -282,7 +286,7 @@ pub enum SharedState {
 /// A store that did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionStoreError {
-    /// It was not asked.
+    /// It was not asked, or refused before it changed anything.
     #[error("{0}")]
     NotSent(String),
     /// It may have done what it was asked.

@@ -17,26 +17,41 @@ use crate::{
     Host,
     handler::{CallError, Caller, Handler},
 };
+use mixer_adapter_core::framework::log_limit::LogLimit;
 
 /// How long a session without use lives in the store if sessions do not expire, as long as no server has it.
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long CreateSession and CloseSession wait for others before they leave their change to the next exchange.
+const TURN: Duration = Duration::from_millis(500);
 /// The number of sessions whose states are read, or changed, before others have a turn.
-const BATCH: usize = 500;
-/// The maximum number of sessions with changes that the store does not know. Claims in others stay until the session expires.
-const MOST_CHANGED: usize = 100_000;
+const BATCH: usize = 50;
+/// The maximum number of owners, of all sessions, with changes that the store does not know. Other claims stay until the session expires.
+const MOST_CHANGES: usize = 100_000;
+/// How long instances are known to have no session.
+const MISSING: Duration = Duration::from_secs(1);
+/// The maximum number of instances that are known to have none.
+const MOST_MISSING: usize = 1000;
 
 /// The store that servers share, and what it does not know yet.
 pub(crate) struct SharedSessions {
     store: Arc<dyn SessionStore>,
     /// How long a session without use lives.
     life: Duration,
-    /// The sessions of this server that are in the store. Claims are changed under the lock, so that they are counted once.
-    known: AsyncMutex<Known>,
-    changes: Mutex<Changes>,
+    /// Held while claims are made and sent, so that they are counted once.
+    turn: AsyncMutex<()>,
+    claims: Mutex<Claims>,
+    /// Digests of instances that have no session, and since when this is known.
+    missing: Mutex<HashMap<SessionId, Instant>>,
+    log: LogLimit,
 }
 
-type Known = HashMap<SessionId, Stored>;
-type Changes = BTreeMap<SessionId, BTreeMap<ClaimOwner, Change>>;
+/// The claims of this server, as the store knows them.
+#[derive(Default)]
+struct Claims {
+    /// The sessions of this server that are in the store.
+    known: HashMap<SessionId, Stored>,
+    changes: BTreeMap<(SessionId, ClaimOwner), Change>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Stored {
@@ -49,48 +64,173 @@ struct Stored {
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     added: u32,
+    /// The epoch in which the store counted the claims that are lost. In another one, it does not have them.
+    epoch: u64,
     /// Sent after the added claims.
-    released: u32,
-    abandoned: u32,
+    lost: [u32; 2],
+}
+
+impl Change {
+    fn is_sent(&self) -> bool {
+        self.added == 0 && self.lost == [0; 2]
+    }
+}
+
+/// How an owner loses claims: the index of [`Change::lost`].
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Released,
+    Abandoned,
+}
+
+impl Claims {
+    fn epoch(&self, id: &SessionId) -> u64 {
+        self.known.get(id).map_or(0, |stored| stored.epoch)
+    }
+
+    fn change<T: Default>(
+        &mut self,
+        id: SessionId,
+        owner: ClaimOwner,
+        change: impl FnOnce(&mut Change) -> T,
+    ) -> T {
+        let key = (id, owner);
+        if self.changes.len() >= MOST_CHANGES && !self.changes.contains_key(&key) {
+            return T::default();
+        }
+        let entry = self.changes.entry(key).or_default();
+        let changed = change(entry);
+        if entry.is_sent() {
+            self.changes.remove(&key);
+        }
+        changed
+    }
+
+    fn add(&mut self, id: SessionId, owner: ClaimOwner, count: u32) {
+        self.change(id, owner, |change| change.added += count);
+    }
+
+    /// Notes that claims are to be removed from the store. Claims that it does not know yet are not sent to it.
+    fn lose(&mut self, id: SessionId, owner: ClaimOwner, count: u32, loss: Loss) {
+        let epoch = self.epoch(&id);
+        let unsent = self.change(id, owner, |change| {
+            let unsent = change.added.min(count);
+            change.added -= unsent;
+            if change.epoch != epoch {
+                (change.epoch, change.lost) = (epoch, [0; 2]);
+            }
+            if epoch != 0 {
+                change.lost[loss as usize] += count - unsent;
+            }
+            unsent
+        });
+        if matches!(loss, Loss::Abandoned) && unsent > 0 {
+            self.add(id, ClaimOwner::Nobody, unsent);
+        }
+    }
+
+    fn of<'a>(&'a self, id: &'a SessionId) -> impl Iterator<Item = (ClaimOwner, &'a Change)> {
+        let changes = self.changes.range((*id, ClaimOwner::Nobody)..);
+        changes.take_while(move |((of, _), _)| of == id).map(|((_, owner), change)| (*owner, change))
+    }
+
+    fn added(&self, id: &SessionId) -> Vec<(ClaimOwner, u32)> {
+        self.of(id)
+            .filter(|(_, change)| change.added > 0)
+            .map(|(owner, change)| (owner, change.added))
+            .collect()
+    }
+
+    /// Removes one of the losses of a session: with the owner, the number of claims and the epoch that counted them.
+    fn take_loss(&mut self, id: &SessionId) -> Option<(ClaimOwner, Loss, u32, u64)> {
+        let (owner, change) = self.of(id).find(|(_, change)| change.lost != [0; 2])?;
+        let loss = if change.lost[Loss::Released as usize] > 0 { Loss::Released } else { Loss::Abandoned };
+        let epoch = change.epoch;
+        let count = self.change(*id, owner, |change| std::mem::take(&mut change.lost[loss as usize]));
+        Some((owner, loss, count, epoch))
+    }
+
+    /// Forgets a session that is closed.
+    fn forget(&mut self, id: &SessionId) {
+        self.known.remove(id);
+        let owners: Vec<ClaimOwner> = self.of(id).map(|(owner, _)| owner).collect();
+        for owner in owners {
+            self.changes.remove(&(*id, owner));
+        }
+    }
 }
 
 impl SharedSessions {
     /// Shares sessions through a store; `idle` is how long one without use lives.
     pub(crate) fn new(store: Arc<dyn SessionStore>, idle: Option<Duration>) -> Self {
-        Self { store, life: idle.unwrap_or(LIFE), known: AsyncMutex::default(), changes: Mutex::default() }
+        Self {
+            store,
+            life: idle.unwrap_or(LIFE),
+            turn: AsyncMutex::default(),
+            claims: Mutex::default(),
+            missing: Mutex::default(),
+            log: LogLimit::new(),
+        }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
         self.store.is_connected()
     }
 
-    fn change(&self, id: SessionId, owner: ClaimOwner, change: impl FnOnce(&mut Change)) {
-        let mut changes = self.changes.lock();
-        if changes.len() < MOST_CHANGED || changes.contains_key(&id) {
-            change(changes.entry(id).or_default().entry(owner).or_default());
+    async fn turn(&self) -> Option<Turn<'_>> {
+        tokio::time::timeout(TURN, self.turn.lock()).await.ok()
+    }
+
+    fn is_missing(&self, instance: &SessionId) -> bool {
+        self.missing.lock().get(instance).is_some_and(|since| since.elapsed() < MISSING)
+    }
+
+    fn note_missing(&self, instance: SessionId) {
+        let mut missing = self.missing.lock();
+        if missing.len() >= MOST_MISSING {
+            missing.clear();
+        }
+        missing.insert(instance, Instant::now());
+    }
+
+    /// Sends what owners have lost. What was not sent is sent later; a loss without an answer is not sent again, because it could
+    /// remove the claim of another.
+    async fn send_losses(&self, id: &SessionId) -> Result<(), SessionStoreError> {
+        loop {
+            let Some((owner, loss, count, epoch)) = self.claims.lock().take_loss(id) else { return Ok(()) };
+            let answer = match loss {
+                Loss::Released => self.store.release(id, owner, count, Some(epoch)).await.map(drop),
+                Loss::Abandoned => self.store.abandon(id, owner, count, epoch).await,
+            };
+            if let Err(SessionStoreError::NotSent(_)) = answer {
+                self.claims.lock().change(*id, owner, |change| {
+                    change.epoch = epoch;
+                    change.lost[loss as usize] += count;
+                });
+            }
+            answer?;
         }
     }
 }
 
-/// The claims of this server on sessions, which nothing else changes meanwhile.
-pub(super) struct Exchange<'h> {
-    shared: &'h SharedSessions,
-    known: MutexGuard<'h, Known>,
-}
+/// The right to change claims on sessions, which nothing else changes meanwhile.
+pub(super) type Turn<'h> = MutexGuard<'h, ()>;
 
 impl Host {
-    /// Waits for the right to change claims of shared sessions; `None` if sessions are not shared.
-    pub(super) async fn exchange(&self) -> Option<Exchange<'_>> {
-        let shared = self.shared.as_ref()?;
-        Some(Exchange { shared, known: shared.known.lock().await })
+    /// Waits for the right to change claims of shared sessions; `None` if sessions are not shared, or others take too long. What is
+    /// changed without it may be counted twice, which only delays the end of a session.
+    pub(super) async fn turn(&self) -> Option<Turn<'_>> {
+        self.shared.as_ref()?.turn().await
     }
 
-    /// Adds a claim that the caller has made to the store. Without the store, it is added later.
-    pub(super) async fn share_claim(&self, exchange: Option<Exchange<'_>>, id: &SessionId, caller: &Caller) {
-        let Some(mut exchange) = exchange else { return };
-        self.note_evicted(exchange.shared);
-        exchange.shared.change(*id, self.owner(&Claimant::of(caller)), |change| change.added += 1);
-        self.send(&mut exchange, id).await;
+    /// Adds a claim that the caller has made to the store. Without a turn, or the store, it is added later.
+    pub(super) async fn share_claim(&self, turn: Option<Turn<'_>>, id: &SessionId, caller: &Caller) {
+        let Some(shared) = &self.shared else { return };
+        self.note_evicted(shared);
+        shared.claims.lock().add(*id, self.owner(&Claimant::of(caller)), 1);
+        if turn.is_some() {
+            note_delay(id, self.send_claims(shared, id).await);
+        }
     }
 
     /// Removes a claim of the caller from the store. Without the store, claims that were made here are removed.
@@ -100,17 +240,22 @@ impl Host {
         id: &SessionId,
         caller: &Caller,
     ) -> Result<Release, CallError> {
-        let mut exchange = Exchange { shared, known: shared.known.lock().await };
-        if shared.changes.lock().contains_key(id) {
-            self.send(&mut exchange, id).await;
-        }
+        let turn = shared.turn().await;
         let owner = self.owner(&Claimant::of(caller));
-        match shared.store.release(id, owner, 1).await {
+        let is_added = !shared.claims.lock().added(id).is_empty();
+        if turn.is_some() && is_added {
+            note_delay(id, self.send_claims(shared, id).await);
+        }
+        let answer = match turn {
+            Some(_) => shared.store.release(id, owner, 1, None).await,
+            None => Err(SessionStoreError::NotSent("other sessions are being shared".to_owned())),
+        };
+        match answer {
             Ok(Release::Released(left)) => {
                 self.sessions.release(id, caller);
                 if left == 0 {
                     self.sessions.end(id);
-                    exchange.known.remove(id);
+                    shared.claims.lock().forget(id);
                 }
                 Ok(Release::Released(left))
             }
@@ -120,14 +265,11 @@ impl Host {
             Err(error) => match self.sessions.release(id, caller) {
                 released @ Release::Released(_) => {
                     if matches!(error, SessionStoreError::NotSent(_)) {
-                        shared.change(*id, owner, |change| match change.added {
-                            0 => change.released += 1,
-                            _ => change.added -= 1,
-                        });
+                        shared.claims.lock().lose(*id, owner, 1, Loss::Released);
                     }
                     Ok(released)
                 }
-                _ => Err(away(id, &error)),
+                _ => Err(away(format!("session `{id}`"), &error)),
             },
         }
     }
@@ -137,7 +279,7 @@ impl Host {
         let abandoned = self.sessions.end_connection(connection);
         let Some(shared) = &self.shared else { return };
         for LostClaims { id, claimant, count } in abandoned {
-            shared.change(id, self.owner(&claimant), |change| change.abandoned += count);
+            shared.claims.lock().lose(id, self.owner(&claimant), count, Loss::Abandoned);
         }
     }
 
@@ -156,17 +298,33 @@ impl Host {
     }
 
     /// Returns the handler of the newest session of any server that announced these instances, if calls may use it.
+    ///
+    /// # Errors
+    /// The store does not answer, or the session cannot be opened here.
     pub(crate) async fn find_shared(
         &self,
         template: &'static str,
         instances: &[&str],
         caller: &Caller,
-    ) -> Option<Arc<Handler>> {
-        let shared = self.shared.as_ref().filter(|_| self.session_options.lookup == SessionLookup::Any)?;
-        let instance = self.instance_digest(template, instances.first()?);
-        let id = shared.store.find(&instance).await.ok()??;
-        let session = self.open_shared(shared, &id, caller).await.ok()??;
-        session.announced(template, instances).then(|| session.handler.clone())
+    ) -> Result<Option<Arc<Handler>>, CallError> {
+        let may_find = self.session_options.lookup == SessionLookup::Any;
+        let Some(shared) = self.shared.as_ref().filter(|_| may_find) else { return Ok(None) };
+        let Some(instance) = instances.first() else { return Ok(None) };
+        let digest = self.instance_digest(template, instance);
+        if shared.is_missing(&digest) {
+            return Ok(None);
+        }
+        let found = shared.store.find(&digest).await;
+        let found = found.map_err(|error| away(format!("a session with instance `{instance}`"), &error))?;
+        let session = match found {
+            Some(id) => self.open_shared(shared, &id, caller).await?,
+            None => None,
+        };
+        let session = session.filter(|session| session.announced(template, instances));
+        if session.is_none() {
+            shared.note_missing(digest);
+        }
+        Ok(session.map(|session| session.handler.clone()))
     }
 
     async fn open_shared(
@@ -175,21 +333,26 @@ impl Host {
         id: &SessionId,
         caller: &Caller,
     ) -> Result<Option<Arc<Session>>, CallError> {
-        let loaded = shared.store.load(id).await.map_err(|error| away(id, &error))?;
+        let loaded = shared.store.load(id).await.map_err(|error| away(format!("session `{id}`"), &error))?;
         let Some(request) = loaded else { return Ok(None) };
         let (made, adapter, config, types) = self.check_new(request.clone(), caller.connection).await?;
         if made != *id {
-            tracing::warn!(session = ?id, "a shared session is not what its id stands for; do all servers have the same --session-key-file and adapters?");
+            if let Some(suppressed) = shared.log.admit() {
+                tracing::warn!(session = ?id, suppressed, "a shared session is not what its id stands for; do all servers have the same --session-key-file and adapters?");
+            }
             return Ok(None);
         }
-        let handler = self.handlers.open_in_call(&adapter, config, &types, caller.connection).await?;
+        let handler = self.handlers.open_in_call(&adapter, config.clone(), &types, caller.connection).await?;
         let session = Self::new_session(made, handler, &types).with_request(Some(Arc::new(request)));
         let handler = session.handler.clone();
         self.counts.loaded.fetch_add(1, Relaxed);
-        // At a limit the call is served all the same.
-        let adopted = self.sessions.adopt(session, self.session_options.limits);
+        match self.sessions.adopt(session, self.session_options.limits) {
+            Ok(evicted) => self.count_evicted(evicted, caller),
+            // At a limit the call is served all the same; what its handler counts stays for the next one.
+            Err(_) => self.handlers.cache(&handler, &config),
+        }
         self.note_evicted(shared);
-        let stored = adopted.ok().and_then(|()| self.sessions.claims(id));
+        let stored = self.sessions.claims(id);
         Ok(Some(
             stored.map_or_else(|| Arc::new(Self::new_session(made, handler, &types)), |(session, _)| session),
         ))
@@ -198,56 +361,62 @@ impl Host {
     /// Exchanges changes with the store that servers share: sends claims that it lacks, and ends sessions that were closed on other servers.
     pub async fn synchronize_sessions(&self) {
         let Some(shared) = &self.shared else { return };
-        self.note_evicted(shared);
+        if let Err(error) = self.try_synchronize(shared).await {
+            tracing::debug!(%error, "sessions are shared later");
+        }
+    }
+
+    async fn try_synchronize(&self, shared: &SharedSessions) -> Result<(), SessionStoreError> {
+        let turn = shared.turn.lock().await;
         let ids = self.sessions.ids();
-        shared.known.lock().await.retain(|id, _| ids.contains(id));
+        // After the ids: the epochs of sessions that were evicted before are known yet.
+        self.note_evicted(shared);
+        shared.claims.lock().known.retain(|id, _| ids.contains(id));
+        drop(turn);
         for batch in ids.into_iter().collect::<Vec<_>>().chunks(BATCH) {
-            let mut exchange = Exchange { shared, known: shared.known.lock().await };
-            let states = match shared.store.states(batch).await {
-                Ok(states) => states,
-                Err(error) => return tracing::debug!(%error, "sessions are not shared now"),
-            };
-            for (id, state) in batch.iter().zip(states) {
-                let is_changed = shared.changes.lock().contains_key(id);
-                let stored = exchange.known.get(id).copied();
+            let _turn = shared.turn.lock().await;
+            for (id, state) in batch.iter().zip(shared.store.states(batch).await?) {
+                let (is_added, is_changed, stored) = {
+                    let claims = shared.claims.lock();
+                    (
+                        !claims.added(id).is_empty(),
+                        claims.of(id).next().is_some(),
+                        claims.known.get(id).copied(),
+                    )
+                };
                 let is_current = stored.is_some_and(|stored| {
                     state == SharedState::Open(stored.epoch)
                         && stored.touched.elapsed() < shared.life / STEPS_TO_EXPIRE
                 });
-                if state == SharedState::Closed && !is_changed {
+                if state == SharedState::Closed && !is_added {
                     self.sessions.end(id);
-                    exchange.known.remove(id);
-                } else if (is_changed || !is_current) && !self.send(&mut exchange, id).await {
-                    return;
+                    shared.claims.lock().forget(id);
+                } else if is_changed || !is_current {
+                    self.send_claims(shared, id).await?;
+                    shared.send_losses(id).await?;
                 }
             }
         }
-        let others: Vec<SessionId> = shared.changes.lock().keys().copied().collect();
+        let mut others: Vec<SessionId> = shared.claims.lock().changes.keys().map(|(id, _)| *id).collect();
+        others.dedup();
         for id in others {
-            let mut exchange = Exchange { shared, known: shared.known.lock().await };
-            if !self.send(&mut exchange, &id).await {
-                return;
-            }
+            let _turn = shared.turn.lock().await;
+            self.send_claims(shared, &id).await?;
+            shared.send_losses(&id).await?;
         }
+        Ok(())
     }
 
-    /// Sends the changes of a session that the store does not know. Returns whether it answered; without, it is sent later.
-    async fn send(&self, exchange: &mut Exchange<'_>, id: &SessionId) -> bool {
-        let sent = self.try_send(exchange, id).await;
-        if let Err(error) = &sent {
-            tracing::debug!(%error, session = ?id, "claims on a session are shared later");
-        }
-        sent.is_ok()
-    }
-
-    async fn try_send(&self, exchange: &mut Exchange<'_>, id: &SessionId) -> Result<(), SessionStoreError> {
-        let shared = exchange.shared;
-        let changes = shared.changes.lock().get(id).cloned().unwrap_or_default();
+    /// Sends the claims on a session that the store does not know. Without an answer, they are sent later.
+    async fn send_claims(&self, shared: &SharedSessions, id: &SessionId) -> Result<(), SessionStoreError> {
+        let (epoch, new) = {
+            let claims = shared.claims.lock();
+            (claims.epoch(id), claims.added(id))
+        };
         if let Some((session, claims)) = self.sessions.claims(id)
             && let Some(request) = &session.request
         {
             let all = claims.iter().map(|(claimant, count)| (self.owner(claimant), *count));
-            let new = changes.iter().map(|(owner, change)| (*owner, change.added));
             let digests = session.instances.iter();
             let digests = digests.map(|instance| self.instance_digest(instance.template, &instance.name));
             let claim = SharedClaim {
@@ -255,26 +424,18 @@ impl Host {
                 request,
                 instances: &digests.collect::<Vec<_>>(),
                 life: self.remaining_life(shared, &session),
-                epoch: exchange.known.get(id).map_or(0, |stored| stored.epoch),
-                new: &new.filter(|(_, added)| *added > 0).collect::<Vec<_>>(),
+                epoch,
+                new: &new,
                 all: &all.collect::<Vec<_>>(),
             };
             let epoch = shared.store.claim(claim).await?;
-            exchange.known.insert(*id, Stored { epoch, touched: Instant::now() });
+            shared.claims.lock().known.insert(*id, Stored { epoch, touched: Instant::now() });
         }
-        for (owner, change) in changes {
-            // The store knows the added claims now, or this server does not have the session any more.
-            shared.change(*id, owner, |left| left.added -= change.added.min(left.added));
-            if change.released > 0 {
-                let released = shared.store.release(id, owner, change.released).await;
-                shared.settle(id, owner, released.map(drop), |left| left.released -= change.released)?;
-            }
-            if change.abandoned > 0 {
-                let abandoned = shared.store.abandon(id, owner, change.abandoned).await;
-                shared.settle(id, owner, abandoned, |left| left.abandoned -= change.abandoned)?;
-            }
+        // The store knows them now, or this server does not have the session any more.
+        let mut claims = shared.claims.lock();
+        for (owner, count) in new {
+            claims.change(*id, owner, |change| change.added = change.added.saturating_sub(count));
         }
-        shared.forget_sent(id);
         Ok(())
     }
 
@@ -285,7 +446,7 @@ impl Host {
 
     fn note_evicted(&self, shared: &SharedSessions) {
         for LostClaims { id, claimant, count } in self.sessions.take_evicted() {
-            shared.change(id, self.owner(&claimant), |change| change.released += count);
+            shared.claims.lock().lose(id, self.owner(&claimant), count, Loss::Released);
         }
     }
 
@@ -306,31 +467,58 @@ impl Host {
     }
 }
 
-impl SharedSessions {
-    /// Notes that a change was sent. A release without an answer is not sent again: it could remove the claim of another.
-    fn settle(
-        &self,
-        id: &SessionId,
-        owner: ClaimOwner,
-        answer: Result<(), SessionStoreError>,
-        sent: impl FnOnce(&mut Change),
-    ) -> Result<(), SessionStoreError> {
-        if !matches!(answer, Err(SessionStoreError::NotSent(_))) {
-            self.change(*id, owner, sent);
-        }
-        answer
-    }
-
-    fn forget_sent(&self, id: &SessionId) {
-        let mut changes = self.changes.lock();
-        let Some(of_session) = changes.get_mut(id) else { return };
-        of_session.retain(|_, change| change.added + change.released + change.abandoned > 0);
-        if of_session.is_empty() {
-            changes.remove(id);
-        }
+fn note_delay(id: &SessionId, sent: Result<(), SessionStoreError>) {
+    if let Err(error) = sent {
+        tracing::debug!(%error, session = ?id, "claims on a session are shared later");
     }
 }
 
-fn away(id: &SessionId, error: &SessionStoreError) -> CallError {
-    CallError::StoreAway { id: id.to_string(), reason: error.to_string() }
+fn away(session: String, error: &SessionStoreError) -> CallError {
+    CallError::StoreAway { session, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SessionKey;
+
+    const OWNER: ClaimOwner = ClaimOwner::Nobody;
+
+    fn claims(epoch: u64) -> (Claims, SessionId) {
+        let id = SessionKey::random().id([&b"session"[..]]);
+        let mut claims = Claims::default();
+        claims.known.insert(id, Stored { epoch, touched: Instant::now() });
+        (claims, id)
+    }
+
+    #[test]
+    fn a_claim_that_the_store_has_not_counted_is_not_removed_from_it() {
+        let (mut claims, id) = claims(1);
+        claims.add(id, OWNER, 1);
+        claims.lose(id, OWNER, 3, Loss::Released);
+        assert_eq!(claims.added(&id), []);
+        assert!(matches!(claims.take_loss(&id), Some((OWNER, Loss::Released, 2, 1))));
+        assert!(claims.changes.is_empty());
+    }
+
+    #[test]
+    fn what_was_lost_in_a_former_epoch_is_not_removed_in_the_next() {
+        let (mut claims, id) = claims(1);
+        claims.lose(id, OWNER, 2, Loss::Abandoned);
+        claims.known.insert(id, Stored { epoch: 2, touched: Instant::now() });
+        claims.lose(id, OWNER, 1, Loss::Released);
+        assert!(matches!(claims.take_loss(&id), Some((OWNER, Loss::Released, 1, 2))));
+        assert!(claims.take_loss(&id).is_none());
+    }
+
+    #[test]
+    fn claims_of_another_session_are_left() {
+        let (mut claims, id) = claims(1);
+        let other = SessionKey::random().id([&b"other"[..]]);
+        claims.add(id, OWNER, 1);
+        claims.add(other, OWNER, 2);
+        claims.forget(&id);
+        assert_eq!(claims.added(&id), []);
+        assert_eq!(claims.added(&other), [(OWNER, 2)]);
+    }
 }

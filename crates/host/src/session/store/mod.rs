@@ -245,9 +245,10 @@ impl Sessions {
                     ended.extend(self.evict(heaviest));
                 }
                 _ => {
+                    let noted = self.evicted.as_ref().map_or(0, Vec::len);
                     ended.extend(self.evict(owner));
                     // Other servers have not learned of the new claim.
-                    self.evicted.as_mut().and_then(Vec::pop);
+                    self.evicted.iter_mut().for_each(|evicted| evicted.truncate(noted));
                     return Err(limit);
                 }
             }
@@ -392,17 +393,18 @@ impl MemoryStore {
         if connection == 0 { Vec::new() } else { self.sessions.write().end_connection(connection) }
     }
 
-    /// Stores a session of another server without a claim. It counts for the owner of sessions that no connection claims.
+    /// Stores a session of another server without a claim, and returns how many sessions ended for it. It counts for the owner of
+    /// sessions that no connection claims.
     ///
     /// # Errors
     /// The limit that the session exceeds.
-    pub(crate) fn adopt(&self, session: Session, limits: SessionLimits) -> Result<(), SessionLimitError> {
+    pub(crate) fn adopt(&self, session: Session, limits: SessionLimits) -> Result<usize, SessionLimitError> {
         session.touch(self.clock.load(Relaxed));
         let (id, bytes) = (session.id, session.bytes());
         let mut ended = Vec::new();
         let mut sessions = self.sessions.write();
         if sessions.by_id.contains_key(&id) {
-            return Ok(());
+            return Ok(0);
         }
         let order = sessions.next_order;
         sessions.next_order += 1;
@@ -414,7 +416,7 @@ impl MemoryStore {
         add_instances(&mut sessions.by_instance, &session, order);
         let trimmed = sessions.trim(Owner::Nobody, limits, &mut ended);
         drop(sessions);
-        trimmed
+        trimmed.map(|()| ended.len())
     }
 
     /// Ends a session, whatever claims it has.
