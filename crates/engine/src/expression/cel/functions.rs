@@ -259,7 +259,7 @@ fn has_parameter<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
 }
 
 fn query_values(operands: &[CowVal<'_, '_>]) -> Field {
-    Ok(Ok(query_all(text(operands, 0)?, text(operands, 1)?)))
+    Ok(query_all(text(operands, 0)?, text(operands, 1)?))
 }
 
 fn parameters<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {

@@ -66,7 +66,7 @@ impl FieldOp {
                 both(path, key, env)?.map_or(Ok(None), |(path, key)| query(&path, &key))
             }
             Self::QueryAll(path, key) => {
-                Ok(both(path, key, env)?.and_then(|(path, key)| query_all(&path, &key)))
+                both(path, key, env)?.map_or(Ok(None), |(path, key)| query_all(&path, &key))
             }
             Self::Segment(path, number) => {
                 both(path, number, env)?.map_or(Ok(None), |(path, number)| segment(&path, number))

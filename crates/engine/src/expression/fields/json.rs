@@ -4,10 +4,11 @@ use parking_lot::Mutex;
 use serde::{
     Serialize, Serializer,
     de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor},
+    ser,
 };
 use serde_json::Number;
 
-use super::FieldError;
+use super::{FieldError, is_key};
 
 /// Maximum length of a text in bytes. Its nesting is limited to 128 levels by `serde_json`.
 const MAX_BYTES: usize = 1 << 20;
@@ -15,12 +16,15 @@ const MAX_BYTES: usize = 1 << 20;
 /// Maximum number of values in a text, including nested ones and keys.
 const MAX_VALUES: usize = 50_000;
 
-/// Numbers up to this one have exact integers.
+/// Below this number, each integer is a different number for all readers of JSON.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The JSON text that a request has read last, so that a body is parsed once.
+/// Maximum number of parsed texts of a request.
+const MAX_TEXTS: usize = 4;
+
+/// The first JSON text that a request has read, which is usually its body, and the last ones: each is parsed once.
 #[derive(Debug, Default)]
-pub(crate) struct JsonMemo(Mutex<Option<Parsed>>);
+pub(crate) struct JsonMemo(Mutex<Vec<Parsed>>);
 
 #[derive(Debug)]
 struct Parsed {
@@ -35,7 +39,8 @@ impl JsonMemo {
     /// The steps of `path` are keys of objects and indices of arrays, separated by `.`; or `path` is a JSON Pointer.
     ///
     /// # Errors
-    /// The text is not JSON, or exceeds a limit; or the path has a key that an object has more than once or in another case.
+    /// The text is not JSON, or exceeds a limit; or the path has a key that an object has more than once or in another case; or a number
+    /// of the field is too large to be exact.
     pub(crate) fn field(&self, text: &str, path: &str) -> Result<Option<String>, FieldError> {
         if text.is_empty() {
             return Ok(None);
@@ -44,19 +49,20 @@ impl JsonMemo {
             return Err(FieldError::TooLong { max: MAX_BYTES });
         }
         let root = self.parsed(text)?;
-        Ok(root.find(path)?.and_then(Node::text))
+        root.find(path)?.map_or(Ok(None), Node::text)
     }
 
     fn parsed(&self, text: &str) -> Result<Arc<Node>, FieldError> {
-        let mut last = self.0.lock();
-        match &*last {
-            Some(parsed) if *parsed.text == *text => parsed.outcome.clone(),
-            _ => {
-                let outcome = parse(text).map(Arc::new).map_err(|e| FieldError::NotJson(e.to_string()));
-                *last = Some(Parsed { text: text.into(), outcome: outcome.clone() });
-                outcome
-            }
+        let mut known = self.0.lock();
+        if let Some(parsed) = known.iter().find(|parsed| *parsed.text == *text) {
+            return parsed.outcome.clone();
         }
+        let outcome = parse(text).map(Arc::new).map_err(|e| FieldError::NotJson(e.to_string()));
+        if known.len() == MAX_TEXTS {
+            known.remove(1);
+        }
+        known.push(Parsed { text: text.into(), outcome: outcome.clone() });
+        outcome
     }
 }
 
@@ -100,25 +106,19 @@ impl Node {
         Ok(Some(found))
     }
 
-    fn text(&self) -> Option<String> {
+    fn text(&self) -> Result<Option<String>, FieldError> {
         match self {
-            Self::Null => None,
-            Self::Text(text) => Some(text.to_string()),
-            Self::Number(number) => Some(match number.as_f64() {
-                Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() < MAX_EXACT => {
-                    (value as i64).to_string()
-                }
-                _ => number.to_string(),
-            }),
-            Self::Bool(_) | Self::Array(_) | Self::Object(_) => serde_json::to_string(self).ok(),
+            Self::Null => Ok(None),
+            Self::Text(text) => Ok(Some(text.to_string())),
+            // Only a number can fail.
+            _ => serde_json::to_string(self).map(Some).map_err(|_| FieldError::Inexact),
         }
     }
 }
 
 /// Returns the value of a key. Servers take the first or the last of equal keys, and some ignore case (Go's `encoding/json`).
 fn field<'n>(fields: &'n [(Box<str>, Node)], key: &str) -> Result<Option<&'n Node>, FieldError> {
-    let is_key = |name: &str| name.chars().map(fold).eq(key.chars().map(fold));
-    let mut found = fields.iter().filter(|(name, _)| is_key(name));
+    let mut found = fields.iter().filter(|(name, _)| is_key(name, key));
     match (found.next(), found.next()) {
         (None, _) => Ok(None),
         (Some((name, node)), None) if **name == *key => Ok(Some(node)),
@@ -126,10 +126,9 @@ fn field<'n>(fields: &'n [(Box<str>, Node)], key: &str) -> Result<Option<&'n Nod
     }
 }
 
-/// Folds case. Both directions: the long s has only the upper case of `s`, the sign for Kelvin only the lower case of `k`.
-fn fold(c: char) -> char {
-    let upper = c.to_uppercase().next().unwrap_or(c);
-    upper.to_lowercase().next().unwrap_or(upper)
+/// Returns whether a number was rounded, or is rounded by some readers: such integers have several texts.
+fn is_inexact(number: &Number) -> bool {
+    number.is_f64() && number.as_f64().is_none_or(|value| value.abs() >= MAX_EXACT)
 }
 
 impl Serialize for Node {
@@ -137,6 +136,7 @@ impl Serialize for Node {
         match self {
             Self::Null => serializer.serialize_unit(),
             Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(number) if is_inexact(number) => Err(ser::Error::custom(FieldError::Inexact)),
             Self::Number(number) => number.serialize(serializer),
             Self::Text(text) => serializer.serialize_str(text),
             Self::Array(items) => serializer.collect_seq(items),
@@ -190,6 +190,9 @@ impl<'de> Visitor<'de> for Values<'_> {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
+        if number.fract() == 0.0 && number.abs() < MAX_EXACT {
+            return self.visit_i64(number as i64);
+        }
         Number::from_f64(number).map(Node::Number).ok_or_else(|| E::custom("a number is out of range"))
     }
 
@@ -265,12 +268,23 @@ mod tests {
             ("true", Some("true")),
             ("null", None),
             (r#"[1, {"b" : null}]"#, Some(r#"[1,{"b":null}]"#)),
+            ("[1e2, -0.0]", Some("[100,0]")),
+            ("9007199254740993", Some("9007199254740993")),
         ] {
             assert_eq!(
                 field(&format!(r#"{{"a": {spelled}}}"#), "a"),
                 Ok(text.map(str::to_owned)),
                 "{spelled}"
             );
+        }
+    }
+
+    #[test]
+    fn an_integer_that_is_too_large_for_one_text_is_an_error() {
+        for spelled in ["1e16", "-1e16", "9007199254740992.0", "18446744073709551616", "[1e16]"] {
+            let text = format!(r#"{{"a": {spelled}, "b": 1}}"#);
+            assert_eq!(field(&text, "a"), Err(FieldError::Inexact), "{spelled}");
+            assert_eq!(field(&text, "b"), Ok(Some("1".to_owned())), "{spelled}");
         }
     }
 
@@ -314,7 +328,12 @@ mod tests {
         let first = memo.parsed(r#"{"a": 1, "b": 2}"#).unwrap();
         assert_eq!(memo.field(r#"{"a": 1, "b": 2}"#, "b"), Ok(Some("2".to_owned())));
         assert!(Arc::ptr_eq(&first, &memo.parsed(r#"{"a": 1, "b": 2}"#).unwrap()));
-        assert_eq!(memo.field(r#"{"a": 3}"#, "a"), Ok(Some("3".to_owned())), "another text");
+        for number in 0..10 {
+            let other = memo.field(&format!(r#"{{"a": {number}}}"#), "a");
+            assert_eq!(other, Ok(Some(number.to_string())), "another text");
+            assert!(Arc::ptr_eq(&first, &memo.parsed(r#"{"a": 1, "b": 2}"#).unwrap()));
+        }
+        assert_eq!(memo.0.lock().len(), MAX_TEXTS);
     }
 
     fn any_json() -> impl Strategy<Value = serde_json::Value> {

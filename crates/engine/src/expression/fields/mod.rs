@@ -42,6 +42,28 @@ pub(crate) enum FieldError {
     SeveralValues,
     #[error("the path has a segment `.` or `..`, which servers resolve differently")]
     DotSegment,
+    #[error("the path has a `;`, behind which servers ignore a part of a segment")]
+    PathParameter,
+    #[error("the query has the parameter in another case, which some servers ignore")]
+    ParameterCase,
+    #[error("the query has a `;`, which some servers take for `&`")]
+    Semicolon,
+    #[error("a number is too large to be exact")]
+    Inexact,
+}
+
+/// Returns whether a name is a key for servers that ignore case (Go's `encoding/json`, ASP.NET).
+fn is_key(name: &str, key: &str) -> bool {
+    if name.is_ascii() && key.is_ascii() {
+        return name.eq_ignore_ascii_case(key);
+    }
+    name.chars().map(fold).eq(key.chars().map(fold))
+}
+
+/// Folds case. Both directions: the long s has only the upper case of `s`, the sign for Kelvin only the lower case of `k`.
+fn fold(c: char) -> char {
+    let upper = c.to_uppercase().next().unwrap_or(c);
+    upper.to_lowercase().next().unwrap_or(upper)
 }
 
 /// Checks that the body of a request is complete. `has_text` is whether [`BODY`] is there, `truncated` the value of [`TRUNCATED`].

@@ -2,14 +2,14 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use super::FieldError;
+use super::{FieldError, is_key};
 
 /// Returns the decoded value of a parameter in the query of `path`; `None` if the query does not have it.
 ///
 /// # Errors
-/// The parameter has several values that differ.
+/// The parameter has several values that differ, or servers may find it elsewhere in the query.
 pub(crate) fn query(path: &str, key: &str) -> Result<Option<String>, FieldError> {
-    let mut values = values(path, key);
+    let mut values = values(path, key)?.into_iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.any(|other| other != first) {
         return Err(FieldError::SeveralValues);
@@ -18,30 +18,49 @@ pub(crate) fn query(path: &str, key: &str) -> Result<Option<String>, FieldError>
 }
 
 /// Returns the decoded values of a parameter in the query of `path`, one per line; `None` if there are none.
-pub(crate) fn query_all(path: &str, key: &str) -> Option<String> {
-    let values: Vec<_> = values(path, key).collect();
-    (!values.is_empty()).then(|| values.join("\n"))
+///
+/// # Errors
+/// Servers may find the parameter elsewhere in the query.
+pub(crate) fn query_all(path: &str, key: &str) -> Result<Option<String>, FieldError> {
+    let values = values(path, key)?;
+    Ok((!values.is_empty()).then(|| values.join("\n")))
 }
 
-fn values<'p>(path: &'p str, key: &str) -> impl Iterator<Item = Cow<'p, str>> {
+/// Returns the values of a parameter. Some servers ignore the case of names, and some separate parameters by `;`, too.
+fn values<'p>(path: &'p str, key: &str) -> Result<Vec<Cow<'p, str>>, FieldError> {
     let query = path.split_once('?').map_or("", |(_, query)| query);
-    let pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.filter(move |(name, _)| name == key).map(|(_, value)| value)
+    let found = pairs(query, key);
+    if query.contains(';') && pairs(&query.replace(';', "&"), key) != found {
+        return Err(FieldError::Semicolon);
+    }
+    if found.iter().any(|(name, _)| name != key) {
+        return Err(FieldError::ParameterCase);
+    }
+    Ok(found.into_iter().map(|(_, value)| value).collect())
+}
+
+/// Returns the parameters with a name in any case.
+fn pairs<'q>(query: &'q str, key: &str) -> Vec<(Cow<'q, str>, Cow<'q, str>)> {
+    form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| is_key(name, key)).collect()
 }
 
 /// Returns the decoded segment of a path, with or without a query, counted from 1; `None` if the path has fewer. Empty segments,
 /// as in `//`, do not count.
 ///
 /// # Errors
-/// A segment is `.` or `..`, also behind an encoded separator.
+/// A segment is `.` or `..`, also behind an encoded separator, or has parameters, which some servers remove first.
 pub(crate) fn segment(path: &str, number: i64) -> Result<Option<String>, FieldError> {
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     let segments = path.split('/').filter(|segment| !segment.is_empty());
     let mut found = None;
     for (place, segment) in (1..).zip(segments) {
         let decoded = percent_decode_str(segment).decode_utf8_lossy();
-        if decoded.split(['/', '\\']).any(|part| part == "." || part == "..") {
+        let mut parts = decoded.split(['/', '\\']).map(|part| part.split(';').next().unwrap_or_default());
+        if parts.any(|part| part == "." || part == "..") {
             return Err(FieldError::DotSegment);
+        }
+        if decoded.contains(';') {
+            return Err(FieldError::PathParameter);
         }
         if place == number {
             found = Some(decoded.into_owned());
@@ -70,7 +89,13 @@ mod tests {
             ("/a?k=v&k=%76", some("v")),
             ("/a?k", some("")),
             ("/a?k=?", some("?")),
-            ("/a?K=v", Ok(None)),
+            ("/a?K=v", Err(FieldError::ParameterCase)),
+            ("/a?k=v&%4B=v", Err(FieldError::ParameterCase)),
+            ("/a?\u{212a}=v", Err(FieldError::ParameterCase)),
+            ("/a?x=1;k=v", Err(FieldError::Semicolon)),
+            ("/a?k=v;x=1", Err(FieldError::Semicolon)),
+            ("/a?x=1;%4b", Err(FieldError::Semicolon)),
+            ("/a?x=1;y=2&k=v%3Bw", some("v;w")),
             ("/a?x=k", Ok(None)),
             ("/k=v", Ok(None)),
             ("/a?k=v&k=w", Err(FieldError::SeveralValues)),
@@ -83,8 +108,10 @@ mod tests {
     #[test]
     fn all_values_of_a_parameter_are_lines() {
         for (path, values) in [("/a?k=v&x=1&k=%77&k", Some("v\nw\n")), ("/a?k=v", Some("v")), ("/a", None)] {
-            assert_eq!(query_all(path, "k").as_deref(), values, "{path}");
+            assert_eq!(query_all(path, "k"), Ok(values.map(str::to_owned)), "{path}");
         }
+        assert_eq!(query_all("/a?k=v&K=w", "k"), Err(FieldError::ParameterCase));
+        assert_eq!(query_all("/a?x;k=w", "k"), Err(FieldError::Semicolon));
     }
 
     #[test]
@@ -100,6 +127,12 @@ mod tests {
             ("/a/../b", 1, Err(FieldError::DotSegment)),
             ("/a/%2e", 1, Err(FieldError::DotSegment)),
             ("/a/x%2f..%2fb", 1, Err(FieldError::DotSegment)),
+            ("/a/..;/b", 1, Err(FieldError::DotSegment)),
+            ("/a/..%3Bx/b", 1, Err(FieldError::DotSegment)),
+            ("/a/%2e;x=..", 1, Err(FieldError::DotSegment)),
+            ("/a;x/b", 2, Err(FieldError::PathParameter)),
+            ("/a/b%3bx", 1, Err(FieldError::PathParameter)),
+            ("/a/b?c;d", 2, some("b")),
             ("/a/...", 2, some("...")),
             ("", 1, Ok(None)),
         ] {
@@ -115,7 +148,7 @@ mod tests {
                 Ok(value) => prop_assert!(values.iter().all(|other| Some(other) == value.as_ref())),
                 Err(error) => prop_assert_eq!(error, FieldError::SeveralValues),
             }
-            prop_assert_eq!(query_all(&path, "k"), Some(values.join("\n")));
+            prop_assert_eq!(query_all(&path, "k"), Ok(Some(values.join("\n"))));
         }
 
         #[test]
