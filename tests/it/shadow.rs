@@ -12,7 +12,7 @@ use mixer_adapter::{
 };
 use mixer_adapter_config::{ConfigSet, parse};
 use mixer_adapter_engine::{
-    CacheLimits, Mixer, Shadow, ShadowKind, ShadowOptions,
+    CacheLimits, Mixer, RequestLimits, Shadow, ShadowCall, ShadowKind, ShadowOptions,
     build::{BuildOptions, Connector, SnapshotBuilder},
     decision_log::DecisionLog,
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, CompressedAttributes},
@@ -88,8 +88,8 @@ struct Subject {
 
 impl Subject {
     async fn start(name: &str, shadow: ShadowOptions, options: BuildOptions) -> Self {
-        Self::with(name, &format!("{LIVE}{}", annotated("mixer-adapter/mode: shadow")), None, shadow, options)
-            .await
+        let config = format!("{LIVE}{}", annotated("mixer-adapter/mode: shadow"));
+        Self::with(name, &config, None, shadow, options, RequestLimits::default()).await
     }
 
     /// Serves a configuration, with a second one in the shadow.
@@ -99,6 +99,7 @@ impl Subject {
         second: Option<&str>,
         shadow: ShadowOptions,
         options: BuildOptions,
+        limits: RequestLimits,
     ) -> Self {
         let adapters = Adapters::builder(Handle::current()).add::<Probe>().build().unwrap();
         let host = Arc::new(Host::new(adapters, TableLimits::default(), Closing::on(Handle::current())));
@@ -108,8 +109,8 @@ impl Subject {
         }
         let log = Output::default();
         let decisions = DecisionLog::default().with_output(log.clone(), 1.0).unwrap();
-        let mixer =
-            Arc::new(Mixer::new().with_decision_log(decisions).with_shadow(Shadow::new(shadow), engine));
+        let mixer = Mixer::new().with_limits(limits).with_decision_log(decisions);
+        let mixer = Arc::new(mixer.with_shadow(Shadow::new(shadow), engine));
         apply(&mixer, &host, &config.replace("NAME", name), options).await;
         let server = Server::new(host.clone(), ServerOptions::default()).mixer(mixer.clone());
         let serving = Serving::server(&Workers::here(), host, server).await;
@@ -258,6 +259,51 @@ async fn a_sample_of_calls_is_evaluated() {
     let evaluated = || subject.results(ShadowKind::Rules).iter().sum::<u64>();
     until("a share is evaluated", || evaluated() >= 8).await;
     assert!(evaluated() <= 14, "{}", evaluated());
+    let snapshot = subject.mixer.snapshot().unwrap();
+    let begun = (0..40).filter(|_| ShadowCall::new(&subject.mixer, &snapshot).is_some()).count();
+    assert!((8..=12).contains(&begun), "{begun}: other calls do nothing for the shadow");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_evaluation_has_the_limits_of_calls() {
+    let rule = annotated("mixer-adapter/mode: shadow").replace("[host]", "[host, path]");
+    let subject = Subject::with(
+        "limited shadow",
+        &format!("{LIVE}{rule}"),
+        None,
+        ShadowOptions::default(),
+        BuildOptions::default(),
+        RequestLimits::default().instances(1),
+    )
+    .await;
+    assert_eq!(subject.check("allow", "allow").await, Code::Ok);
+    subject.until_results(ShadowKind::Rules, [0, 0, 0, 0, 1, 0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_counts_quotas_in_the_shadow_apart_and_is_shared_for_checks() {
+    let quota = "
+---
+kind: instance
+metadata: {name: amount}
+spec: {compiledTemplate: quota, params: {dimensions: {}}}
+---
+kind: rule
+metadata: {name: limits}
+spec: {actions: [{handler: live, instances: [amount]}]}
+";
+    let shadow = annotated("mixer-adapter/mode: shadow").replace("handler: trial", "handler: live");
+    let shadowed_quota = shadow.replace("[host]", "[host, amount]");
+    for (name, config, opened) in [
+        ("shared handler", format!("{LIVE}{shadow}"), 1),
+        ("handler apart", format!("{LIVE}{shadowed_quota}{quota}"), 2),
+    ] {
+        let shadow = ShadowOptions::default();
+        let subject =
+            Subject::with(name, &config, None, shadow, BuildOptions::default(), RequestLimits::default())
+                .await;
+        assert_eq!(subject.live.opened(), opened, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,6 +315,7 @@ async fn a_second_configuration_is_compared_with_each_answer() {
         Some(&second),
         ShadowOptions::default(),
         BuildOptions::default(),
+        RequestLimits::default(),
     )
     .await;
     for (path, host, code) in [

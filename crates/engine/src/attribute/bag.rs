@@ -125,6 +125,11 @@ impl Bag {
         self.values.get(self.index(slot)?)?.as_ref()
     }
 
+    /// Drops the parsed JSON, which [`size`](Self::size) does not have.
+    pub(crate) fn without_json(self) -> Self {
+        Self { json: OnceLock::new(), ..self }
+    }
+
     /// The size of all values in bytes; see [`AttributeValue::size`].
     pub fn size(&self) -> usize {
         self.values.iter().flatten().map(AttributeValue::size).sum()
@@ -207,6 +212,14 @@ mod tests {
         assert_eq!([0, 2].map(|slot| bag.at(slot).cloned()), ["a", "c"].map(|name| Some(name.into())));
         assert_eq!((bag.at(1), bag.at(3), bag.size()), (None, None, 2));
         assert_eq!(["a", "b", "d"].map(|name| bag.holds(name)), [true, false, false]);
+    }
+
+    #[test]
+    fn a_bag_without_json_parses_again() {
+        let bag = Bag::new(Arc::new(Vocabulary::new()));
+        let json = Attributes::from(&bag).json().clone();
+        assert!(Arc::ptr_eq(&json, Attributes::from(&bag).json()));
+        assert!(!Arc::ptr_eq(&json, Attributes::from(&bag.without_json()).json()));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct HandlerSpec {
     pub backend: BackendSpec,
     /// The instances of its calls: their `Type` messages by full name, and the names of their templates.
     pub instances: BTreeMap<String, (String, Any)>,
+    /// Whether its answers do not count.
+    is_shadow: bool,
     resource: Resource,
 }
 
@@ -242,7 +244,7 @@ pub(super) fn by_use(
         let ResolvedHandler { resource, backend, .. } = configured;
         let instances = instances.get(name).cloned().unwrap_or_default();
         let (name, backend, resource) = (name.clone(), backend.clone(), resource.clone());
-        Arc::new(HandlerSpec { name, backend, instances, resource })
+        Arc::new(HandlerSpec { name, backend, instances, is_shadow: false, resource })
     });
     specs.partition(|spec| !spec.instances.is_empty())
 }
@@ -409,10 +411,24 @@ impl HandlerSpec {
     /// Returns whether it is a handler of this process that has calls with answers. An adapter that only reports may listen on a port or write
     /// files as soon as it is opened.
     pub fn is_local_with_answers(&self) -> bool {
+        self.calls_here(|variety| variety != Variety::Report)
+    }
+
+    /// Returns a handler whose answers do not count.
+    pub(super) fn in_shadow(&self) -> Self {
+        Self { is_shadow: true, ..self.clone() }
+    }
+
+    /// Returns whether it is a handler of this process whose quotas do not count. Its counters must not take the room of others.
+    pub(super) fn counts_apart(&self) -> bool {
+        self.is_shadow && self.calls_here(|variety| variety == Variety::Quota)
+    }
+
+    /// Returns whether it is a handler of this process with calls of such a variety.
+    fn calls_here(&self, is_meant: impl Fn(Variety) -> bool) -> bool {
         let BackendSpec::InProcess { adapter, .. } = &self.backend else { return false };
         let used = self.templates();
-        let mut templates = adapter.templates.iter().filter(|template| used.contains(template.name));
-        templates.any(|template| template.variety != Variety::Report)
+        adapter.templates.iter().any(|template| used.contains(template.name) && is_meant(template.variety))
     }
 }
 

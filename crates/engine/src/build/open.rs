@@ -56,7 +56,8 @@ impl Connect for Connector {
             match &spec.backend {
                 BackendSpec::InProcess { adapter, config } => {
                     let name: Arc<str> = spec.name.to_string().into();
-                    let purpose = Purpose::configured(name.clone(), spec.inferred_types(adapter));
+                    let purpose = Purpose::configured(name.clone(), spec.inferred_types(adapter))
+                        .apart(spec.counts_apart());
                     let opened = self.host.handlers().open(adapter, config.clone(), spec.origin(), purpose);
                     let handler = opened.await.map_err(|error| spec.refusal(&error))?;
                     Ok(Box::new(LocalBackend::new(name, self.host.clone(), handler)) as BoxBackend)

@@ -186,11 +186,11 @@ impl<'s> Request<'s> {
         std::mem::take(&mut self.record.refusing)
     }
 
-    /// Takes the attributes. The request has none afterwards.
+    /// Takes the attributes, without what was parsed of them. The request has none afterwards.
     pub(crate) fn take_attributes(&mut self) -> RequestAttributes {
         let none = Bag::of_used(self.bag.vocabulary().clone(), Arc::default());
         RequestAttributes {
-            bag: std::mem::replace(&mut self.bag, none),
+            bag: std::mem::replace(&mut self.bag, none).without_json(),
             is_generated: self.is_generated,
             generated: self.references.generated.clone(),
             is_strict: self.context.is_strict,

@@ -19,6 +19,7 @@ use crate::{
     dispatch::{AllocationMode, DispatchError, QuotaRequest, Request, RequestAttributes},
     engine::Mixer,
     failed_part::FailedParts,
+    limits::{Budget, RequestLimits},
     snapshot::Snapshot,
 };
 
@@ -53,12 +54,13 @@ struct LiveQuota {
 }
 
 impl<'m> ShadowCall<'m> {
-    /// Begins a call; `None` if nothing is in the shadow.
+    /// Begins a call; `None` if nothing is in the shadow, or the call is not in the sample.
     pub fn new(mixer: &'m Mixer, live: &Arc<Snapshot>) -> Option<Self> {
         let configuration = mixer.shadow_configuration().and_then(|engine| engine.snapshot());
         let snapshots: Vec<_> = live.shadow.iter().cloned().chain(configuration).collect();
         let live = live.clone();
-        (!snapshots.is_empty()).then(|| Self { mixer, live, snapshots, answers: Vec::new() })
+        let is_evaluated = !snapshots.is_empty() && mixer.shadow().sample.includes_next();
+        is_evaluated.then(|| Self { mixer, live, snapshots, answers: Vec::new() })
     }
 
     /// Returns whether attributes are needed that the configuration in use does not read.
@@ -87,11 +89,11 @@ impl<'m> ShadowCall<'m> {
         self.answers.push(LiveAnswer { quota, verdict });
     }
 
-    /// Evaluates the call in the background, unless it is not in the sample or too many wait. Takes the attributes of the request.
+    /// Evaluates the call in the background, unless too many wait. Takes the attributes of the request.
     pub fn evaluate(self, request: &mut Request<'_>, caller: &Caller, logged: Option<&LoggedCall<'_>>) {
         let Self { mixer, live, snapshots, answers } = self;
         let shadow = mixer.shadow();
-        if answers.is_empty() || !shadow.sample.includes_next() {
+        if answers.is_empty() {
             return;
         }
         let state = &shadow.state;
@@ -116,6 +118,7 @@ impl<'m> ShadowCall<'m> {
             attributes,
             answers,
             deadline,
+            limits: *mixer.limits(),
             caller: Caller { deadline: Some(calls_end), memory: None, metadata: None, ..caller.clone() },
             _reserved: reserved,
         });
@@ -142,6 +145,7 @@ struct Call {
     attributes: RequestAttributes,
     answers: Vec<LiveAnswer>,
     deadline: Instant,
+    limits: RequestLimits,
     caller: Caller,
     _reserved: Reserved,
 }
@@ -156,7 +160,8 @@ impl Call {
         let mut answered = 0;
         let evaluation = async {
             let bag = self.bag(kind, &snapshot).await;
-            let mut request = Request::new(&snapshot, bag, &self.caller).with_rules(true);
+            let request = Request::new(&snapshot, bag, &self.caller).with_rules(true);
+            let mut request = request.with_budget(self.budget());
             if self.attributes.is_strict {
                 request = request.strict();
             }
@@ -171,13 +176,18 @@ impl Call {
         }
     }
 
+    fn budget(&self) -> Budget {
+        Budget::new(&self.limits, &self.caller)
+    }
+
     /// Returns the attributes for a snapshot. Generators of the snapshot's configuration add theirs.
     async fn bag(&self, kind: ShadowKind, snapshot: &Snapshot) -> Bag {
         let mut bag = snapshot.bag();
         match kind {
             ShadowKind::Configuration => self.attributes.copy_received(&mut bag),
             ShadowKind::Rules => {
-                let mut request = self.attributes.request(&self.live, &self.caller);
+                let request = self.attributes.request(&self.live, &self.caller);
+                let mut request = request.with_budget(self.budget());
                 // Without them, an action fails whose condition or instance needs them.
                 let _ = request.generate_once().await;
                 request.take_attributes().copy_all(&mut bag);

@@ -129,12 +129,20 @@ pub struct Purpose {
     pub handler: Option<Arc<str>>,
     /// The types of the instances that will be sent, if they are known.
     pub types: InferredTypes,
+    /// Whether nothing that counts may share the handler and its state.
+    pub is_apart: bool,
 }
 
 impl Purpose {
     /// Opens a handler for a configured one.
     pub fn configured(handler: impl Into<Arc<str>>, types: InferredTypes) -> Self {
-        Self { handler: Some(handler.into()), types }
+        Self { handler: Some(handler.into()), types, is_apart: false }
+    }
+
+    /// Sets whether nothing that counts may share the handler and its state.
+    #[must_use]
+    pub fn apart(self, is_apart: bool) -> Self {
+        Self { is_apart, ..self }
     }
 }
 

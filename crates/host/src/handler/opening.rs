@@ -260,7 +260,7 @@ impl HandlerTable {
         types: &InferredTypes,
         connection: u64,
     ) -> Result<Arc<Handler>, CallError> {
-        let purpose = Purpose { handler: None, types: types.clone() };
+        let purpose = Purpose { types: types.clone(), ..Purpose::default() };
         self.open_for(Opener::Connection(connection), adapter, config, Origin::Call, purpose).await
     }
 
@@ -275,7 +275,8 @@ impl HandlerTable {
         let access = self.access(origin);
         // Handlers with different rights are not shared.
         let rights: &[u8] = if access.is_limited() { b"limited" } else { b"" };
-        let digest = Digest::of([adapter.name.as_bytes(), &config, rights]);
+        let sharing: &[u8] = if purpose.is_apart { b"apart" } else { b"" };
+        let digest = Digest::of([adapter.name.as_bytes(), &config, rights, sharing]);
         let entry = self.open.lock().entry(digest);
         // Without retention, a handler does not even continue the state of a handler that is being closed.
         let states = if self.state_limits.time.is_zero() {
