@@ -65,7 +65,18 @@ fn a_denial_without_its_form_is_still_a_denial() {
         assert!(text.contains("PERMISSION_DENIED") && !text.contains("answer with"), "{form}: {text}");
     }
     let long = format!("request.path={}", "a".repeat(70_000));
-    assert!(explained("body: request.path", &long).contains("the body has more than 65536 bytes"));
+    for form in ["body: request.path", "json: {a: [request.path]}"] {
+        assert!(explained(form, &long).contains("the body has more than 65536 bytes"), "{form}");
+    }
+    for (form, character) in [
+        ("headers: {a: request.path, b: request.path}", "a"),
+        ("redirect: request.path\nquery: {a: request.path}", "a"),
+        // Three characters of a query.
+        ("redirect: '\"/\"'\nquery: {a: request.path}", "/"),
+    ] {
+        let text = explained(form, &format!("request.path={}", character.repeat(5_000)));
+        assert!(text.contains("the headers have more than 8192 bytes"), "{form}: {text}");
+    }
     let formed = explained("body: request.path + \"!\"", "request.path=/a");
     assert!(formed.contains("response by close.rule.istio-system: status 403, body \"/a!\""), "{formed}");
 }

@@ -16,7 +16,7 @@ use crate::{
     scope::is_cluster_scoped,
     validation_error::{Origin, Position, ValidationError},
 };
-use mixer_adapter_core::framework::suggest::suggest;
+use mixer_adapter_core::framework::{digest::Digest, suggest::suggest};
 
 /// Reads resources from YAML or JSON.
 ///
@@ -24,48 +24,58 @@ use mixer_adapter_core::framework::suggest::suggest;
 /// prints), or documents with `resources`, as in Envoy's own files. A resource without a namespace is of the default
 /// one. `source` is the name of the text in faults, usually a path.
 pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
-    ParsedText::new(text.to_owned(), source, default_namespace, None).parsed()
+    ParsedText::new(text, source, default_namespace, None).parsed()
 }
 
-/// A text with the resources of each document, which the next version of the text shares where it has the same documents at the same
+/// The resources of each document of a text, which the next version of the text shares where it has the same documents at the same
 /// lines.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedText {
-    text: String,
-    /// In the order of the documents.
-    documents: Vec<Arc<Parsed>>,
+    /// In the order of the text.
+    documents: Vec<ParsedDocument>,
+}
+
+#[derive(Debug)]
+struct ParsedDocument {
+    first_line: u32,
+    /// The digest of its text; `None` if it was not parsed.
+    digest: Option<Digest>,
+    parsed: Arc<Parsed>,
 }
 
 impl ParsedText {
     /// Parses a text as [`parse`] does, except the documents that a former version of it has.
-    pub(crate) fn new(text: String, source: &str, default_namespace: &str, former: Option<&Self>) -> Self {
-        let former =
-            former.into_iter().flat_map(|former| document::split(&former.text).zip(&former.documents));
-        let former: BTreeMap<u32, (&str, &Arc<Parsed>)> =
-            former.map(|((first_line, text), parsed)| (first_line, (text, parsed))).collect();
+    pub(crate) fn new(text: &str, source: &str, default_namespace: &str, former: Option<&Self>) -> Self {
+        let former = former.map_or(&[][..], |former| &former.documents);
+        let former = |first_line: u32| {
+            former.binary_search_by_key(&first_line, |known| known.first_line).ok().map(|at| &former[at])
+        };
         let mut parser = Parser {
             source: source.into(),
             default_namespace: default_namespace.into(),
             parsed: Parsed::default(),
         };
-        let mut parse = |(first_line, text)| match former.get(&first_line) {
-            Some((known, parsed)) if *known == text => Arc::clone(parsed),
-            _ => Arc::new(parser.parse(first_line, text)),
+        let mut parse = |(first_line, text): (u32, &str)| {
+            let digest = Some(Digest::of([text.as_bytes()]));
+            let parsed = match former(first_line) {
+                Some(known) if known.digest == digest => known.parsed.clone(),
+                _ => Arc::new(parser.parse(first_line, text)),
+            };
+            ParsedDocument { first_line, digest, parsed }
         };
         // On a stack that is large enough for any caller.
         let parsed = thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(document::STACK);
-            let reading = thread.spawn_scoped(scope, || document::split(&text).map(&mut parse).collect());
+            let reading = thread.spawn_scoped(scope, || document::split(text).map(&mut parse).collect());
             reading.map(|reading| reading.join())
         });
         let failed = |reason: &str| {
             let faults = vec![ValidationError::error(reason).at(&source.into(), 0)];
-            // Without the text, the next version shares nothing.
-            let documents = vec![Arc::new(Parsed { faults, resources: vec![] })];
-            Self { text: String::new(), documents }
+            let parsed = Arc::new(Parsed { faults, resources: vec![] });
+            Self { documents: vec![ParsedDocument { first_line: 0, digest: None, parsed }] }
         };
         match parsed {
-            Ok(Ok(documents)) => Self { text, documents },
+            Ok(Ok(documents)) => Self { documents },
             Ok(Err(_)) => failed("the reader failed; please report this text as a bug"),
             Err(error) => failed(&format!("no thread can be started to read it: {error}")),
         }
@@ -74,9 +84,9 @@ impl ParsedText {
     /// Returns the resources and the faults of all documents.
     pub(crate) fn parsed(&self) -> Parsed {
         let mut all = Parsed::default();
-        for document in &self.documents {
-            all.resources.extend_from_slice(&document.resources);
-            all.faults.extend_from_slice(&document.faults);
+        for ParsedDocument { parsed, .. } in &self.documents {
+            all.resources.extend_from_slice(&parsed.resources);
+            all.faults.extend_from_slice(&parsed.faults);
         }
         all
     }

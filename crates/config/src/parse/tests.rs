@@ -297,9 +297,9 @@ fn the_next_version_of_a_text_shares_the_documents_that_are_the_same_at_the_same
     let first = [rule("a", "{match: x}"), "---\nkind: [\n".to_owned(), rule("b", "{match: x}")].concat();
     let changed = first.replacen("{match: x}", "{match: z}", 1);
     let moved = format!("# moves the rest\n{first}");
-    let before = ParsedText::new(first.clone(), "x.yaml", "ns", None);
+    let before = ParsedText::new(&first, "x.yaml", "ns", None);
     for (text, shared) in [(&first, 2), (&changed, 1), (&moved, 0)] {
-        let after = ParsedText::new(text.clone(), "x.yaml", "ns", Some(&before)).parsed();
+        let after = ParsedText::new(text, "x.yaml", "ns", Some(&before)).parsed();
         assert_eq!(after, parse(text, "x.yaml", "ns"), "{text}");
         assert_eq!((after.resources.len(), after.faults.len()), (2, 1), "{text}");
         let resources = before.parsed().resources;

@@ -64,7 +64,7 @@ pub(super) fn read_again(
                 continue;
             }
         };
-        let text = ParsedText::new(text, &source, default_namespace, former.get(&path));
+        let text = ParsedText::new(&text, &source, default_namespace, former.get(&path));
         let parsed = text.parsed();
         before.insert(path, text);
         if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {

@@ -20,8 +20,23 @@ use crate::{
 };
 use mixer_adapter_core::{framework::status::status_name, proto::Status, value::Value};
 
-/// The maximum length of a body in bytes, with the values of its expressions.
-const MAX_BODY: usize = 64 << 10;
+/// The body of a response, with the values of its expressions.
+const BODY: Part = Part { name: "the body has", max: 64 << 10 };
+
+/// The names and values of the headers of a response, which proxies and clients limit, too.
+const HEADERS: Part = Part { name: "the headers have", max: 8 << 10 };
+
+/// A part of a response with its maximum length in bytes.
+struct Part {
+    name: &'static str,
+    max: usize,
+}
+
+impl Part {
+    fn check(&self, length: usize) -> Result<(), DenialError> {
+        if length > self.max { Err(DenialError::TooLong(self.name, self.max)) } else { Ok(()) }
+    }
+}
 
 /// Why a denial is answered without the form of its rule.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +45,8 @@ enum DenialError {
     Eval(#[from] EvalError),
     #[error("the value of header {0} has a control character")]
     Header(HeaderName),
-    #[error("the body has more than {} bytes", MAX_BODY)]
-    TooLong,
+    #[error("{0} more than {1} bytes")]
+    TooLong(&'static str, usize),
 }
 
 impl Evaluator<'_, '_> {
@@ -76,30 +91,33 @@ impl Evaluator<'_, '_> {
         mut response: RouteDirective,
     ) -> Result<RouteDirective, DenialError> {
         let mut headers: Vec<(HeaderName, String)> = Vec::new();
+        let (mut of_headers, mut of_body) = (0, 0);
         for (name, value) in &form.headers {
-            headers.push((name.clone(), self.value(value, denial)?.to_string()));
+            headers.push((name.clone(), self.text(value, denial, &HEADERS, &mut of_headers)?));
         }
         if let Some(redirect) = &form.redirect {
-            let mut location = self.value(&redirect.location, denial)?.to_string();
+            let mut location = self.text(&redirect.location, denial, &HEADERS, &mut of_headers)?;
             if !redirect.query.is_empty() {
+                let fragment = location.find('#').map(|start| location.split_off(start));
                 location.push(if location.contains('?') { '&' } else { '?' });
                 let start = location.len();
                 let mut query = Serializer::for_suffix(location, start);
                 for (name, value) in &redirect.query {
-                    query.append_pair(name, &self.value(value, denial)?.to_string());
+                    query.append_pair(name, &self.text(value, denial, &HEADERS, &mut of_headers)?);
                 }
                 location = query.finish();
+                location.extend(fragment);
             }
             headers.push((LOCATION, location));
         }
         let body = match &form.body {
             None => None,
-            Some(BodyTemplate::Text(text)) => Some(self.value(text, denial)?.to_string()),
+            Some(BodyTemplate::Text(text)) => Some(self.text(text, denial, &BODY, &mut of_body)?),
             Some(BodyTemplate::Json(template)) => {
                 if !headers.iter().any(|(name, _)| *name == CONTENT_TYPE) {
                     headers.push((CONTENT_TYPE, "application/json".to_owned()));
                 }
-                Some(self.json(template, denial)?.to_string())
+                Some(self.json(template, denial, &mut of_body)?.to_string())
             }
         };
         if let Some((name, _)) =
@@ -107,6 +125,7 @@ impl Evaluator<'_, '_> {
         {
             return Err(DenialError::Header(name.clone()));
         }
+        HEADERS.check(headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum())?;
         let replaced =
             |name: &str| headers.iter().any(|(known, _)| known.as_str().eq_ignore_ascii_case(name));
         let is_of_body = |name: &str| body.is_some() && name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
@@ -114,9 +133,7 @@ impl Evaluator<'_, '_> {
             .response_header_operations
             .retain(|known| !replaced(&known.name) && !is_of_body(&known.name));
         if let Some(body) = body {
-            if body.len() > MAX_BODY {
-                return Err(DenialError::TooLong);
-            }
+            BODY.check(body.len())?;
             response.direct_response_body = body;
         }
         let operation = Operation::Replace as i32;
@@ -139,17 +156,43 @@ impl Evaluator<'_, '_> {
         Ok(self.eval_with(expression, denial)?.into())
     }
 
-    fn json(&mut self, template: &JsonTemplate, denial: &Bag) -> Result<Json, DenialError> {
+    /// Returns a text of a part, and adds its length to that of the part.
+    fn text(
+        &mut self,
+        expression: &Expression,
+        denial: &Bag,
+        part: &Part,
+        length: &mut usize,
+    ) -> Result<String, DenialError> {
+        let text = self.value(expression, denial)?.to_string();
+        *length += text.len();
+        part.check(*length)?;
+        Ok(text)
+    }
+
+    /// Returns a value of the body, and adds the length of its JSON to that of the body.
+    fn json(
+        &mut self,
+        template: &JsonTemplate,
+        denial: &Bag,
+        length: &mut usize,
+    ) -> Result<Json, DenialError> {
         Ok(match template {
             JsonTemplate::Constant(value) => value.clone(),
-            JsonTemplate::Value(expression) => self.value(expression, denial)?.into(),
+            JsonTemplate::Value(expression) => {
+                let value = Json::from(self.value(expression, denial)?);
+                *length += value.to_string().len();
+                BODY.check(*length)?;
+                value
+            }
             JsonTemplate::Array(items) => {
-                Json::Array(items.iter().map(|item| self.json(item, denial)).collect::<Result<_, _>>()?)
+                let items = items.iter().map(|item| self.json(item, denial, length));
+                Json::Array(items.collect::<Result<_, _>>()?)
             }
             JsonTemplate::Object(fields) => {
-                let fields = fields
-                    .iter()
-                    .map(|(name, value)| Ok::<_, DenialError>((name.clone(), self.json(value, denial)?)));
+                let fields = fields.iter().map(|(name, value)| {
+                    Ok::<_, DenialError>((name.clone(), self.json(value, denial, length)?))
+                });
                 Json::Object(fields.collect::<Result<_, _>>()?)
             }
         })
