@@ -1,4 +1,4 @@
-//! Tests of adapters: a fake Mixer that explains its answers, and a compliance suite for any adapter.
+//! Tests of adapters: a fake Mixer that explains its answers, a fake HTTP service, and a compliance suite for any adapter.
 //!
 //! A [`FakeMixer`] is the engine of this project with a test's configuration. It calls the adapter under test as a Mixer
 //! does, by gRPC over a pair of pipes in the process: no port, no server to start, and tests run in parallel.
@@ -59,12 +59,14 @@
 
 pub(crate) mod compliance;
 mod fake_mixer;
+mod fake_service;
 
 pub use compliance::{Compliance, Violation};
 pub use fake_mixer::{
     Answer, Attributes, FakeHandler, FakeMixer, InjectedFault, IntoParams, NoAdapter, Params, RecordedCall,
     RejectedConfigError, RequestBuilder, Setup,
 };
+pub use fake_service::FakeService;
 
 pub use crate::compliance;
 #[doc(inline)]

@@ -1,8 +1,10 @@
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, uri::Scheme,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header,
+    uri::{InvalidUri, Scheme},
 };
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::{Message, bytes::Bytes};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -108,6 +110,21 @@ impl fmt::Debug for Http {
 }
 
 impl HttpRequest {
+    /// Adds a parameter to the query of the URL, percent-encoded.
+    pub fn query(mut self, name: &str, value: &str) -> Self {
+        self.request = self.request.and_then(|mut request| {
+            let uri = request.uri();
+            let separator = if uri.query().is_some() { '&' } else { '?' };
+            let [name, value] = [name, value].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
+            let url = format!("{uri}{separator}{name}={value}");
+            let extended = url.parse();
+            *request.uri_mut() =
+                extended.map_err(|error: InvalidUri| HttpError::new(url, error.to_string()))?;
+            Ok(request)
+        });
+        self
+    }
+
     /// Sets a header, whose value may have all characters but control characters.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         match (HeaderValue::from_bytes(value.as_bytes()), &mut self.request) {
@@ -160,23 +177,23 @@ impl HttpRequest {
     pub async fn send(self) -> Result<HttpResponse, HttpError> {
         let mut request = self.request?;
         let url = request.uri().clone();
-        let failed = |reason: String| HttpError::new(&url, reason);
         let host = url.host().unwrap_or_default();
         if !self.http.access.allows_host(host) {
-            return Err(failed(format!("{host} is not in --allow-hosts")));
+            return Err(HttpError::new(&url, format!("{host} is not in --allow-hosts")));
         }
         if let Some(secret) = &self.secret {
             if url.scheme() != Some(&Scheme::HTTPS) && !is_this_machine(host) {
-                return Err(failed("would send the secret in the clear: use https".to_owned()));
+                return Err(HttpError::new(&url, "would send the secret in the clear: use https"));
             }
-            let token = secret.text().await.map_err(|error| failed(format!("{secret:?}: {error}")))?;
+            let token = secret.text().await;
+            let token = token.map_err(|error| HttpError::new(&url, format!("{secret:?}: {error}")))?;
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
-                .map_err(|_| failed(format!("{secret:?} is not a token")))?;
+                .map_err(|_| HttpError::new(&url, format!("{secret:?} is not a token")))?;
             value.set_sensitive(true);
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
         let Some(transport) = &self.http.transport else {
-            return Err(failed("there is no HTTP client without a server".to_owned()));
+            return Err(HttpError::new(&url, "there is no HTTP client without a server"));
         };
         match transport.send(request, self.timeout).await {
             Ok(response) => Ok(HttpResponse { url, response }),
@@ -249,8 +266,8 @@ impl HttpResponse {
 }
 
 impl HttpError {
-    fn new(url: impl ToString, reason: String) -> Self {
-        Self { url: url.to_string(), reason, source: None }
+    fn new(url: impl ToString, reason: impl Into<String>) -> Self {
+        Self { url: url.to_string(), reason: reason.into(), source: None }
     }
 }
 
@@ -266,6 +283,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use crate::Context;
+
+    #[test]
+    fn parameters_are_added_to_the_query_and_encoded() {
+        let http = Context::detached(()).http();
+        for (url, expected) in [
+            ("http://127.0.0.1", "http://127.0.0.1/?na%20me=anna%20%26%20b%C3%B6b&page=2"),
+            ("http://127.0.0.1/users?all", "http://127.0.0.1/users?all&na%20me=anna%20%26%20b%C3%B6b&page=2"),
+        ] {
+            let request = http.get(url).query("na me", "anna & böb").query("page", "2");
+            assert_eq!(request.request.unwrap().uri(), expected);
+        }
+    }
 
     #[tokio::test]
     async fn a_secret_is_sent_over_tls_or_to_this_machine() {
