@@ -93,11 +93,13 @@ use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted
 /// The program has a command line, gRPC, health, reflection, metrics and graceful shutdown. Its name, version and prefix of environment variables are those of the
 /// author's binary. After the adapters, `; state = VALUE` sets the
 /// state that [`Context::state`](crate::Context::state) returns, which is made outside of a runtime; `; sample = TEXT` sets the
-/// configuration (YAML) to use without `--config`, and `, tour = TEXT` after it the configuration that `try` shows behind an Envoy.
+/// configuration (YAML) to use without `--config`, and `, tour = TEXT` after it that of the demonstration of `try`, which needs the
+/// adapters of this framework. The order is adapters, state, sample.
 /// `#[cfg(..)]` before an adapter makes it optional.
 ///
 /// ```ignore
 /// mixer_adapter::main!(DenyList);
+/// mixer_adapter::main!(Lookup; state = Services::new(); sample = include_str!("../sample.yaml"));
 /// ```
 #[macro_export]
 macro_rules! main {
@@ -287,7 +289,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
         #[cfg(feature = "envoy")]
         Command::EnvoyConfig(config) => config.run(sample),
         #[cfg(feature = "envoy")]
-        Command::Tour(tour) => tour.run(program.tour),
+        Command::Tour(tour) => tour.run(program),
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
         #[cfg(not(feature = "proto"))]

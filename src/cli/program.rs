@@ -30,7 +30,7 @@ impl Program {
         Self { sample: Some(text), ..self }
     }
 
-    /// Sets the configuration of `try`.
+    /// Sets the configuration of the demonstration of `try`, in place of the sample.
     #[must_use]
     pub fn with_tour(self, text: &'static str) -> Self {
         Self { tour: Some(text), ..self }

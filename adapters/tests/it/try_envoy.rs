@@ -21,7 +21,13 @@ fn a_tour_shows_a_denial_a_limit_a_log_a_metric_and_why_and_ends_with_all_it_sta
     }
     let mut program = binary();
     // No Envoy of the machine is used, so that the installed one is.
-    program.env("PATH", "/nowhere").args(["try", "--envoy-folder", &folder()]);
+    program.env("PATH", "/nowhere").args([
+        "try",
+        "--envoy-listen",
+        "127.0.0.1:0",
+        "--envoy-folder",
+        &folder(),
+    ]);
     let mut tour =
         program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(tour.stdout.take().unwrap());

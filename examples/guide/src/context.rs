@@ -1,7 +1,10 @@
-use mixer_adapter::metrics::exponential_buckets;
+use mixer_adapter::metrics::{Counter, Events, Gauge, Histogram, Series, exponential_buckets};
 use mixer_adapter::template::{CheckNothing, checknothing};
 use mixer_adapter::{Adapter, AdapterError, Call, Check, Context, Handle};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::Params;
 
@@ -14,7 +17,9 @@ struct Service {
 }
 
 #[derive(serde::Deserialize)]
-struct User {}
+struct User {
+    groups: Vec<String>,
+}
 
 async fn services(
     context: &Context,
@@ -27,6 +32,19 @@ async fn services(
         context.http().get(&settings.url).bearer(&token).timeout(call.time_left(SECOND)).send().await?;
     let user: User = answer.success()?.json()?;
     Ok(user)
+}
+
+fn from_cache(ttl: Duration, asked: Instant) -> Check {
+    let remaining = ttl.saturating_sub(asked.elapsed());
+    let check = Check::allow().valid_for(remaining); // no_cache() at zero
+    check
+}
+
+struct Measured {
+    answers: Series<Counter, 1>, // one label
+    queue: Series<Gauge, 0>,
+    times: Series<Histogram, 0>,
+    lost: Events,
 }
 
 fn measured(context: &Context) {

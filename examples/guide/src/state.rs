@@ -6,11 +6,11 @@ use tokio::sync::Semaphore;
 
 use super::Params;
 
-pub struct Services {
-    pub clock: fn() -> SystemTime,
+struct Services {
+    clock: fn() -> SystemTime,
 }
 
-pub struct Lookup {
+struct Lookup {
     services: Arc<Services>,
 }
 
@@ -30,6 +30,12 @@ impl Handle<CheckNothing> for Lookup {
         let _now = (self.services.clock)();
         Ok(Check::allow())
     }
+}
+
+mod program {
+    use super::*;
+
+    mixer_adapter::main!(Lookup; state = Services { clock: SystemTime::now }; sample = include_str!("../sample.yaml"));
 }
 
 fn shared(context: &Context) -> Arc<Semaphore> {

@@ -123,23 +123,17 @@ impl New {
     /// Returns the values of the templates, and the source tree to depend on.
     fn values(&self) -> anyhow::Result<(Json, Option<PathBuf>)> {
         let source = self.source()?;
-        let dependency = |(name, folder): (&str, &str)| {
-            let place = match &source {
-                Some(source) => {
-                    // Without a slash at the end.
-                    let path: PathBuf = source.join(folder).components().collect();
-                    format!("path = {}", template::quoted(&path.to_string_lossy()))
-                }
-                None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
-            };
-            (name.to_owned(), Json::from(place))
-        };
+        let dependencies =
+            CRATES.map(|(name, folder)| (name.to_owned(), dependency(source.as_deref(), folder)));
         let Chosen { marker, template, variety } = self.template()?;
         let identifier = self.name.replace('-', "_");
-        let description = match &*variety {
-            "report" => "Counts the instances of reports.",
-            "quota" => "Limits the amount of each quota request.",
-            "attribute generator" => "Generates the namespaces of workloads.",
+        let description = match (&*variety, &*template) {
+            ("report", _) => "Counts the instances of reports.",
+            ("quota", _) => "Limits the amount of each quota request.",
+            ("attribute generator", _) => "Generates the namespaces of workloads.",
+            (_, "apikey") => "Denies the API keys on a list.",
+            (_, "authorization") => "Denies the users on a list.",
+            (_, "checknothing") => "Denies every request while it is closed.",
             _ => "Denies the values on a list.",
         };
         let values = json!({
@@ -157,7 +151,7 @@ impl New {
             "lib": self.lib,
             "rust": env!("CARGO_PKG_RUST_VERSION"),
             "source": source,
-            "dependencies": CRATES.map(dependency).into_iter().collect::<serde_json::Map<_, _>>(),
+            "dependencies": serde_json::Map::from_iter(dependencies),
         });
         Ok((values, source))
     }
@@ -198,6 +192,14 @@ impl New {
         }
         Ok(Some(fs::canonicalize(given)?))
     }
+}
+
+/// Returns the place of a crate in a manifest: its folder in the source tree, or its version in the registry.
+fn dependency(source: Option<&Path>, folder: &str) -> Json {
+    let Some(source) = source else { return format!("version = \"{}\"", env!("CARGO_PKG_VERSION")).into() };
+    // Without a slash at the end.
+    let path: PathBuf = source.join(folder).components().collect();
+    format!("path = {}", template::quoted(&path.to_string_lossy())).into()
 }
 
 /// The template that the adapter handles.
