@@ -19,7 +19,7 @@ usage: cargo xtask TASK [ARGUMENTS]
 
   generate  write the files that are generated and committed: the descriptors of Envoy and Istio, the baseline of the protos, and docs/reference
   page      make docs/page.png, the picture of the admin page, by the test that runs it in Chromium under load
-  features  check every crate without features, with each of them and with all (cargo hack); ARGUMENTS go to cargo hack
+  features  lint every crate without features and with each of them (cargo hack); ARGUMENTS go to clippy
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
   perf      build the benchmarks and print the figures of docs/performance.md: instructions (by valgrind), ratios, memory; ARGUMENTS select of these
   package   make the packages of all crates, without building them: a registry does not have their dependencies yet
@@ -33,10 +33,13 @@ const FEATURES: &[&str] = &[
     "--ignore-private",
     "--each-feature",
     "--exclude-features",
-    // The last four only add to the program an adapter each, whose crate is checked alone.
-    "default,authzen,extauthz,otlp,redisquota",
-    "check",
+    // Tests run with `proto`. The last four only add to the program an adapter each, whose crate is checked alone.
+    "default,proto,authzen,extauthz,otlp,redisquota",
+    "clippy",
     "--locked",
+    "--",
+    "--deny",
+    "warnings",
 ];
 const DENY: &[&str] = &["--workspace", "check", "--hide-inclusion-graph", "--deny", "warnings"];
 
