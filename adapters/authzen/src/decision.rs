@@ -1,4 +1,4 @@
-//! The answer of the service.
+//! The answers of the service.
 
 use mixer_adapter_core::{Check, Code};
 use serde::Deserialize;
@@ -14,6 +14,27 @@ pub(super) struct Decision {
     decision: bool,
     #[serde(default)]
     context: Json,
+}
+
+/// The answer about several evaluations, in their order.
+#[derive(Debug, Deserialize)]
+pub(super) struct Decisions {
+    evaluations: Vec<Decision>,
+}
+
+impl Decisions {
+    /// Returns the first denial, or the last decision if all evaluations are allowed. Without a denial each one must be decided, and
+    /// no answer has more decisions than evaluations.
+    pub(super) fn combine(self, evaluations: usize) -> Option<Decision> {
+        let decided = self.evaluations.len();
+        if decided > evaluations {
+            return None;
+        }
+        let mut decisions = self.evaluations.into_iter().enumerate();
+        let (_, decision) =
+            decisions.find(|(index, decision)| !decision.decision || index + 1 == evaluations)?;
+        Some(decision)
+    }
 }
 
 impl Decision {

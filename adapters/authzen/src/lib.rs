@@ -1,6 +1,8 @@
-//! Asks a decision service whether a subject may perform an action, with the Access Evaluation API of AuthZEN 1.0 over HTTP.
+//! Asks a decision service whether a subject may perform an action, with the Access Evaluation and Evaluations APIs of AuthZEN 1.0
+//! over HTTP.
 
 mod decision;
+mod error;
 mod evaluation;
 mod service;
 mod settings;
@@ -15,9 +17,8 @@ use mixer_adapter_core::{
 use mixer_adapter_templates::{Authorization, authorization};
 
 use self::{
-    config::params::OnError,
-    evaluation::Evaluation,
-    service::{EvaluationError, Service},
+    config::params::OnError, decision::Decision, error::EvaluationError, evaluation::Question,
+    service::Service,
 };
 
 mod config {
@@ -52,9 +53,7 @@ impl Adapter for AuthZen {
 
 impl Handle<Authorization> for AuthZen {
     async fn handle(&self, call: Call<authorization::InstanceMsg>) -> Result<Check, AdapterError> {
-        let evaluation = Evaluation::new(&call, &self.settings.groups_property);
-        let limit = call.time_left(self.settings.timeout);
-        Ok(match self.service.evaluate(&evaluation, limit).await {
+        Ok(match self.decide(&call).await {
             // The interval alone limits a cached decision.
             Ok(decision) => decision.into_check().valid_for(self.settings.caching_interval).uses(u32::MAX),
             Err(error) => self.without_decision(&error).no_cache(),
@@ -63,6 +62,11 @@ impl Handle<Authorization> for AuthZen {
 }
 
 impl AuthZen {
+    async fn decide(&self, call: &Call<authorization::InstanceMsg>) -> Result<Decision, EvaluationError> {
+        let question = Question::new(call, &self.settings)?;
+        self.service.evaluate(&question, call.time_left(self.settings.timeout)).await
+    }
+
     fn without_decision(&self, error: &EvaluationError) -> Check {
         self.failed.add(1);
         warn_limited!(error = log_text(error), "the decision service made no decision");

@@ -4,16 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_core::{
     AdapterError, Context,
-    adapter::{Http, HttpError, HttpRequest, HttpResponse, Secret},
+    adapter::{Http, HttpRequest, HttpResponse, Secret},
     http::StatusCode,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
-    decision::Decision,
-    evaluation::Evaluation,
-    settings::{AuthZenSettings, ServiceUrl},
+    decision::{Decision, Decisions},
+    error::EvaluationError,
+    evaluation::Question,
+    settings::{AuthZenSettings, EVALUATION_PATH, EVALUATIONS_PATH, ServiceUrl},
 };
 
 /// The decision service.
@@ -22,15 +23,28 @@ pub(super) struct Service {
     http: Http,
     url: ServiceUrl,
     token: Option<Secret>,
-    endpoint: Endpoint,
+    endpoints: EndpointSource,
 }
 
-/// The endpoint of evaluations.
+/// Where the endpoints come from.
 #[derive(Debug)]
-enum Endpoint {
-    Fixed(Arc<str>),
-    /// `None` until the metadata has named it.
-    Discovered(Mutex<Option<Arc<str>>>),
+enum EndpointSource {
+    Fixed(Endpoints),
+    /// `None` until the metadata has named them.
+    Discovered(Mutex<Option<Endpoints>>),
+}
+
+/// The URLs that are asked.
+#[derive(Debug)]
+struct Endpoints {
+    evaluation: Arc<str>,
+    evaluations: Option<Arc<str>>,
+}
+
+impl Endpoints {
+    fn get(&self, question: &Question) -> Option<Arc<str>> {
+        if question.len() == 1 { Some(self.evaluation.clone()) } else { self.evaluations.clone() }
+    }
 }
 
 /// The part of the service's metadata that is read.
@@ -38,28 +52,7 @@ enum Endpoint {
 struct Metadata {
     policy_decision_point: String,
     access_evaluation_endpoint: String,
-}
-
-/// An evaluation without a decision.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum EvaluationError {
-    #[error(transparent)]
-    Unavailable(HttpError),
-    #[error("no answer within {0:?}")]
-    Timeout(Duration),
-    #[error(transparent)]
-    Rejected(HttpError),
-    #[error("the metadata is that of {0:?}, which is not the url of the configuration")]
-    OtherService(String),
-    #[error("the metadata names an endpoint on another host: {0:?}")]
-    OtherHost(String),
-}
-
-impl EvaluationError {
-    /// Returns whether the service was away or failed. Otherwise it rejected the evaluation, or its answer was not a decision.
-    pub(super) fn is_outage(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Timeout(_))
-    }
+    access_evaluations_endpoint: Option<String>,
 }
 
 impl Service {
@@ -69,54 +62,65 @@ impl Service {
             path => Some(context.secret("token_file", path).await?),
         };
         let url = settings.url.clone();
-        let endpoint = if settings.discovery {
-            Endpoint::Discovered(Mutex::default())
+        let endpoints = if settings.discovery {
+            EndpointSource::Discovered(Mutex::default())
         } else {
-            Endpoint::Fixed(url.evaluation().into())
+            let [evaluation, evaluations] =
+                [EVALUATION_PATH, EVALUATIONS_PATH].map(|path| url.below(path).into());
+            EndpointSource::Fixed(Endpoints { evaluation, evaluations: Some(evaluations) })
         };
-        Ok(Self { http: context.http(), url, token, endpoint })
+        Ok(Self { http: context.http(), url, token, endpoints })
     }
 
     /// Asks for a decision, for at most `limit`.
     pub(super) async fn evaluate(
         &self,
-        evaluation: &Evaluation,
+        question: &Question,
         limit: Duration,
     ) -> Result<Decision, EvaluationError> {
         let exchange = async {
-            let endpoint = self.endpoint().await?;
-            let answer = self.send(self.http.post(&endpoint).json(evaluation)).await?;
+            let endpoint = self.endpoint(question).await?;
+            let answer = self.send(self.http.post(&endpoint).json(question)).await?;
             if answer.status() == StatusCode::NOT_FOUND
-                && let Endpoint::Discovered(endpoint) = &self.endpoint
+                && let EndpointSource::Discovered(endpoints) = &self.endpoints
             {
-                // The service may have moved its endpoint.
-                *endpoint.lock().await = None;
+                // The service may have moved its endpoints.
+                *endpoints.lock().await = None;
             }
-            decode(answer)
+            match question.len() {
+                1 => decode(answer),
+                several => decode::<Decisions>(answer)?.combine(several).ok_or(EvaluationError::Incomplete),
+            }
         };
         timeout(limit, exchange).await.unwrap_or(Err(EvaluationError::Timeout(limit)))
     }
 
-    /// Returns the endpoint of evaluations. One call asks for the metadata, and others wait for it.
-    async fn endpoint(&self) -> Result<Arc<str>, EvaluationError> {
-        let discovered = match &self.endpoint {
-            Endpoint::Fixed(endpoint) => return Ok(endpoint.clone()),
-            Endpoint::Discovered(discovered) => discovered,
+    /// Returns the endpoint for a question. One call asks for the metadata, and others wait for it.
+    async fn endpoint(&self, question: &Question) -> Result<Arc<str>, EvaluationError> {
+        let discovered = match &self.endpoints {
+            EndpointSource::Fixed(endpoints) => {
+                return endpoints.get(question).ok_or(EvaluationError::NoEvaluations);
+            }
+            EndpointSource::Discovered(discovered) => discovered,
         };
-        let mut endpoint = discovered.lock().await;
-        if let Some(endpoint) = &*endpoint {
-            return Ok(endpoint.clone());
+        let mut endpoints = discovered.lock().await;
+        if let Some(endpoint) = endpoints.as_ref().and_then(|endpoints| endpoints.get(question)) {
+            return Ok(endpoint);
         }
         let metadata: Metadata = decode(self.send(self.http.get(&self.url.metadata())).await?)?;
         if !self.url.is(&metadata.policy_decision_point) {
             return Err(EvaluationError::OtherService(metadata.policy_decision_point));
         }
-        // The token is for the host of the configuration.
-        let named = metadata.access_evaluation_endpoint;
-        if !self.url.has_origin_of(&named) {
-            return Err(EvaluationError::OtherHost(named));
-        }
-        Ok(endpoint.insert(named.into()).clone())
+        let evaluation = self.checked(metadata.access_evaluation_endpoint)?;
+        let evaluations =
+            metadata.access_evaluations_endpoint.map(|named| self.checked(named)).transpose()?;
+        let endpoints = endpoints.insert(Endpoints { evaluation, evaluations });
+        endpoints.get(question).ok_or(EvaluationError::NoEvaluations)
+    }
+
+    /// Returns an endpoint of the metadata, if it is on the host of the configuration: the token is for no other.
+    fn checked(&self, named: String) -> Result<Arc<str>, EvaluationError> {
+        if self.url.has_origin_of(&named) { Ok(named.into()) } else { Err(EvaluationError::OtherHost(named)) }
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, EvaluationError> {

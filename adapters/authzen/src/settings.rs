@@ -7,13 +7,17 @@ use mixer_adapter_core::{
     http::Uri,
 };
 
-use super::config::{Params, params::OnError};
+use super::config::{
+    Params,
+    params::{EvaluationsSemantic, OnError},
+};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The path of the API, without discovery.
-const EVALUATION_PATH: &str = "/access/v1/evaluation";
+/// The paths of the API, without discovery.
+pub(super) const EVALUATION_PATH: &str = "/access/v1/evaluation";
+pub(super) const EVALUATIONS_PATH: &str = "/access/v1/evaluations";
 
 /// A valid configuration.
 #[derive(Debug)]
@@ -25,6 +29,7 @@ pub struct AuthZenSettings {
     pub(super) caching_interval: Duration,
     pub(super) on_error: OnError,
     pub(super) groups_property: String,
+    pub(super) evaluations_semantic: EvaluationsSemantic,
 }
 
 /// The URL of a decision service, by which its metadata names it.
@@ -41,15 +46,15 @@ pub(super) struct ServiceUrl {
 enum UrlError {
     #[error("must not have a query")]
     Query,
-    #[error("must not have the path {EVALUATION_PATH}, which is added")]
-    Endpoint,
+    #[error("must not have the path {0}, which is added")]
+    Endpoint(&'static str),
 }
 
 impl Settings for AuthZenSettings {
     type Params = Params;
 
     fn parse(params: Params, faults: &mut Faults<'_>) -> Option<Self> {
-        let on_error = params.on_error();
+        let (on_error, evaluations_semantic) = (params.on_error(), params.evaluations_semantic());
         let timeout = faults.duration("timeout", params.timeout).range(MILLISECOND..=10_000 * MILLISECOND);
         let timeout = timeout.or(1000 * MILLISECOND);
         let caching_interval = faults.duration("caching_interval", params.caching_interval);
@@ -62,7 +67,16 @@ impl Settings for AuthZenSettings {
         }
         let url = faults.check("url", ServiceUrl::parse(&url))?;
         let (discovery, token_file) = (params.discovery, params.token_file);
-        Some(Self { url, discovery, token_file, timeout, caching_interval, on_error, groups_property })
+        Some(Self {
+            url,
+            discovery,
+            token_file,
+            timeout,
+            caching_interval,
+            on_error,
+            groups_property,
+            evaluations_semantic,
+        })
     }
 }
 
@@ -72,8 +86,10 @@ impl ServiceUrl {
         if url.query().is_some() {
             return Err(UrlError::Query);
         }
-        if path.ends_with(EVALUATION_PATH) {
-            return Err(UrlError::Endpoint);
+        if let Some(added) =
+            [EVALUATION_PATH, EVALUATIONS_PATH].into_iter().find(|added| path.ends_with(added))
+        {
+            return Err(UrlError::Endpoint(added));
         }
         Ok(Self { origin: origin(url), path: path.to_owned() })
     }
@@ -83,9 +99,9 @@ impl ServiceUrl {
         format!("{}/.well-known/authzen-configuration{}", self.origin, self.path)
     }
 
-    /// Returns the URL of evaluations, unless the metadata names another one.
-    pub(super) fn evaluation(&self) -> String {
-        format!("{}{}{EVALUATION_PATH}", self.origin, self.path)
+    /// Returns the URL of a path of the API.
+    pub(super) fn below(&self, path: &str) -> String {
+        format!("{}{}{path}", self.origin, self.path)
     }
 
     /// Returns whether a URL identifies the service.
@@ -115,7 +131,7 @@ mod tests {
         let url = ServiceUrl::parse(&Uri::from_static("https://PDP.example.com:8443/tenant1/")).unwrap();
         let metadata = "https://pdp.example.com:8443/.well-known/authzen-configuration/tenant1";
         assert_eq!(url.metadata(), metadata);
-        assert_eq!(url.evaluation(), "https://pdp.example.com:8443/tenant1/access/v1/evaluation");
+        assert_eq!(url.below(EVALUATION_PATH), "https://pdp.example.com:8443/tenant1/access/v1/evaluation");
         assert!(url.is("https://pdp.example.com:8443/tenant1"));
         assert!(!url.is("https://pdp.example.com:8443") && !url.is("https://pdp.example.com:8443/tenant10"));
         assert!(url.has_origin_of("https://pdp.example.com:8443/evaluate"));

@@ -1,7 +1,5 @@
 #![allow(clippy::unwrap_used)]
 
-mod cerbos;
-
 use std::{
     collections::BTreeMap,
     future::pending,
@@ -30,12 +28,14 @@ mixer_adapter::testing::compliance!(
     config("url: http://127.0.0.1:9"),
     refuses("url", "{}"),
     refuses("url", "url: http://127.0.0.1:9/access/v1/evaluation"),
+    refuses("url", "url: http://127.0.0.1:9/access/v1/evaluations"),
     refuses("url", "url: 'http://127.0.0.1:9/?a=b'"),
     refuses("timeout", "{url: 'http://127.0.0.1:9', timeout: 0s}"),
     refuses("caching_interval", "{url: 'http://127.0.0.1:9', caching_interval: 25h}")
 );
 
 const EVALUATION: &str = "/access/v1/evaluation";
+const EVALUATIONS: &str = "/access/v1/evaluations";
 const METADATA: &str = "/.well-known/authzen-configuration";
 
 /// A request as the decision service has received it.
@@ -119,14 +119,28 @@ fn instance() -> InstanceMsg {
     }
 }
 
+fn properties(pairs: &[(&str, Value)]) -> BTreeMap<String, Value> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+/// Asks for a todo, and with these properties of the action for others.
+fn instance_with(pairs: &[(&str, &str)]) -> InstanceMsg {
+    let pairs: Vec<(&str, Value)> = pairs.iter().map(|(name, value)| (*name, (*value).into())).collect();
+    let mut instance = instance();
+    instance.action.as_mut().unwrap().properties = properties(&pairs);
+    instance
+}
+
+/// Asks for two todos.
+fn two() -> InstanceMsg {
+    instance_with(&[("evaluations.other.resource.id", "/todos/2")])
+}
+
 #[tokio::test]
 async fn subject_action_resource_and_context_are_those_of_the_instance() {
     let pdp = Pdp::deciding(json!({ "decision": true })).await;
     let handler = pdp.handler("groups_property: cerbos.roles");
     handler.check::<Authorization>(instance()).await.expect_allowed();
-    let properties = |pairs: &[(&str, Value)]| {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-    };
     let full = InstanceMsg {
         subject: Some(SubjectMsg {
             user: "alice".into(),
@@ -173,6 +187,121 @@ async fn subject_action_resource_and_context_are_those_of_the_instance() {
         }),
     ];
     assert_eq!(bodies, expected);
+}
+
+#[tokio::test]
+async fn several_evaluations_of_an_instance_are_one_question() {
+    let pdp = Pdp::start().await;
+    pdp.set(EVALUATIONS, json_answer(&json!({ "evaluations": vec![json!({ "decision": true }); 3] })));
+    let several = instance_with(&[
+        ("context.ip", "10.0.0.1"),
+        ("evaluations.project.action", "can_read"),
+        ("evaluations.project.action.reason", "test"),
+        ("evaluations.project.resource.id", "7"),
+        ("evaluations.project.resource.ownerID", "morty"),
+        ("evaluations.project.resource.type", "project"),
+        ("evaluations.now.context.hour", "3"),
+        ("resource.id", "1"),
+    ]);
+    let expected = json!({
+        "subject": { "type": "user", "id": "alice" },
+        "action": { "name": "GET" },
+        "resource": { "type": "route", "id": "1" },
+        "context": { "ip": "10.0.0.1" },
+        "evaluations": [
+            {},
+            { "context": { "hour": "3" } },
+            {
+                "action": { "name": "can_read", "properties": { "reason": "test" } },
+                "resource": { "type": "project", "id": "7", "properties": { "ownerID": "morty" } },
+            },
+        ],
+    });
+    pdp.handler("").check::<Authorization>(several.clone()).await.expect_allowed();
+    assert_eq!(pdp.received()[0].body, expected);
+    let handler = pdp.handler("evaluations_semantic: DENY_ON_FIRST_DENY");
+    handler.check::<Authorization>(several).await.expect_allowed();
+    let mut body = pdp.received()[1].body.clone();
+    let options = body.as_object_mut().unwrap().remove("options");
+    assert_eq!((options, body), (Some(json!({ "evaluations_semantic": "deny_on_first_deny" })), expected));
+    // One evaluation has no options.
+    pdp.set(EVALUATION, json_answer(&json!({ "decision": true })));
+    handler.check::<Authorization>(instance()).await.expect_allowed();
+    assert_eq!(pdp.received()[2].body["options"], JsonValue::Null);
+    assert_eq!(pdp.paths(), [EVALUATIONS, EVALUATIONS, EVALUATION]);
+}
+
+#[tokio::test]
+async fn a_request_is_allowed_if_all_its_evaluations_are() {
+    let pdp = Pdp::start().await;
+    let handler = pdp.handler("on_error: ALLOW");
+    let decided = |decisions: &[bool]| {
+        let decisions = decisions.iter().enumerate().map(|(index, decision)| {
+            json!({ "decision": decision, "context": { "reason": format!("reason {index}") } })
+        });
+        json_answer(&json!({ "evaluations": decisions.collect::<Vec<_>>() }))
+    };
+    pdp.set(EVALUATIONS, decided(&[true, true]));
+    handler.check::<Authorization>(two()).await.expect_allowed();
+    for (decisions, reason) in [
+        (&[false, true][..], "reason 0"),
+        (&[true, false], "reason 1"),
+        (&[false, false], "reason 0"),
+        // The service has stopped at the first denial.
+        (&[false], "reason 0"),
+    ] {
+        pdp.set(EVALUATIONS, decided(decisions));
+        let denied = handler.check::<Authorization>(two()).await;
+        denied.expect_denied(Code::PermissionDenied, reason);
+    }
+    for decisions in [&[][..], &[true], &[true, true, true], &[true, true, false]] {
+        pdp.set(EVALUATIONS, decided(decisions));
+        handler.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
+    }
+}
+
+#[tokio::test]
+async fn without_decisions_about_several_evaluations_the_request_is_denied() {
+    let pdp = Pdp::start().await;
+    let (denying, allowing) = (pdp.handler("timeout: 1s"), pdp.handler("timeout: 1s, on_error: ALLOW"));
+    let allowed = r#"{"decision": true}"#;
+    let rejected = [
+        Answer::Status(400, format!(r#"{{"evaluations": [{allowed}, {allowed}]}}"#)),
+        Answer::Status(200, String::new()),
+        // The answer about one evaluation.
+        Answer::Status(200, allowed.to_owned()),
+        Answer::Status(200, r#"{"decision": true, "evaluations": null}"#.to_owned()),
+        Answer::Status(200, format!(r#"{{"evaluations": [{allowed}, {{}}]}}"#)),
+        Answer::Status(200, format!(r#"{{"evaluations": [{allowed}, {{"decision": "true"}}]}}"#)),
+        Answer::Status(200, format!(r#"{{"evaluations": [{allowed}, null]}}"#)),
+        Answer::Status(200, format!(r#"{{"evaluations": {{"0": {allowed}, "1": {allowed}}}}}"#)),
+        Answer::Status(404, String::new()),
+    ];
+    for answer in rejected {
+        pdp.set(EVALUATIONS, answer);
+        for handler in [&denying, &allowing] {
+            handler.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
+        }
+    }
+    for answer in [Answer::Status(500, String::new()), Answer::Never] {
+        pdp.set(EVALUATIONS, answer);
+        denying.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
+        allowing.check::<Authorization>(two()).await.expect_allowed();
+    }
+}
+
+#[tokio::test]
+async fn a_property_that_is_no_part_of_an_evaluation_is_denied_without_a_question() {
+    let pdp = Pdp::start().await;
+    let allowed = json!({ "decision": true, "evaluations": vec![json!({ "decision": true }); 2] });
+    pdp.set(EVALUATION, json_answer(&allowed));
+    pdp.set(EVALUATIONS, json_answer(&allowed));
+    let handler = pdp.handler("on_error: ALLOW");
+    for place in ["", "read", "read.", "read.resource", "read.subject.id", "read.name"] {
+        let instance = instance_with(&[(&format!("evaluations.{place}"), "x")]);
+        handler.check::<Authorization>(instance).await.expect_denied(Code::Unavailable, "made no decision");
+    }
+    assert_eq!(pdp.paths(), [""; 0]);
 }
 
 #[tokio::test]
@@ -250,6 +379,14 @@ fn metadata(pdp: &str, endpoint: &str) -> Answer {
     json_answer(&json!({ "policy_decision_point": pdp, "access_evaluation_endpoint": endpoint }))
 }
 
+fn metadata_with_evaluations(pdp: &str, endpoint: &str, several: &str) -> Answer {
+    json_answer(&json!({
+        "policy_decision_point": pdp,
+        "access_evaluation_endpoint": endpoint,
+        "access_evaluations_endpoint": several,
+    }))
+}
+
 #[tokio::test]
 async fn the_metadata_names_the_endpoint_until_it_is_gone() {
     let pdp = Pdp::start().await;
@@ -282,4 +419,27 @@ async fn metadata_of_another_service_or_host_is_refused() {
     assert_eq!((pdp.paths(), other.paths().len()), (vec![METADATA.to_owned(); 2], 0));
     pdp.set(METADATA, metadata(&pdp.url, &own));
     handler.check::<Authorization>(instance()).await.expect_allowed();
+}
+
+#[tokio::test]
+async fn the_metadata_names_the_endpoint_for_several_evaluations() {
+    let (pdp, other) = (Pdp::start().await, Pdp::start().await);
+    let [one, several] = ["/v2/one", "/v2/several"].map(|path| format!("{}{path}", pdp.url));
+    let allowed = json!({ "decision": true, "evaluations": vec![json!({ "decision": true }); 2] });
+    for path in ["/v2/one", "/v2/several", EVALUATIONS] {
+        pdp.set(path, json_answer(&allowed));
+        other.set(path, json_answer(&allowed));
+    }
+    let handler = pdp.handler("discovery: true, on_error: ALLOW");
+    pdp.set(METADATA, metadata(&pdp.url, &one));
+    handler.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
+    handler.check::<Authorization>(instance()).await.expect_allowed();
+    pdp.set(METADATA, metadata_with_evaluations(&pdp.url, &one, &format!("{}/v2/several", other.url)));
+    handler.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
+    pdp.set(METADATA, metadata_with_evaluations(&pdp.url, &one, &several));
+    for instance in [two(), two(), instance()] {
+        handler.check::<Authorization>(instance).await.expect_allowed();
+    }
+    let expected = [METADATA, "/v2/one", METADATA, METADATA, "/v2/several", "/v2/several", "/v2/one"];
+    assert_eq!((pdp.paths(), other.paths()), (expected.map(str::to_owned).to_vec(), vec![]));
 }

@@ -19,13 +19,16 @@ pub struct Cerbos {
 
 /// The rules of the todo application, with which the AuthZEN working group tests decision services together.
 const TODO: &str = include_str!("todo.yaml");
+const USER: &str = include_str!("user.yaml");
 
 impl Cerbos {
     /// Starts one that decides about the todo application; `None` if it cannot be installed.
     pub fn start() -> Option<Self> {
         let program = npm_program("@cerbos/cerbos-linux-x64", "0.55.0", "cerbos-linux-x64")?;
         let policies = tempfile::tempdir().unwrap();
-        fs::write(policies.path().join("todo.yaml"), TODO).unwrap();
+        for (name, policy) in [("todo.yaml", TODO), ("user.yaml", USER)] {
+            fs::write(policies.path().join(name), policy).unwrap();
+        }
         let [port, grpc] = [free_port(), free_port()];
         let settings = [
             format!("server.httpListenAddr=127.0.0.1:{port}"),
