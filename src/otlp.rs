@@ -107,11 +107,14 @@ fn milliseconds(variable: &str, default: u64) -> Duration {
     Duration::from_millis(number(variable, 1..=3_600_000, default))
 }
 
+fn decoded(text: &str) -> String {
+    percent_decode_str(text.trim()).decode_utf8_lossy().into_owned()
+}
+
 /// Reads a variable of the form `name=value,name=value`, with encoded values.
 fn pairs(variable: &str) -> Vec<(String, String)> {
     let text = env::var(variable).unwrap_or_default();
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    let decoded = |text: &str| percent_decode_str(text.trim()).decode_utf8_lossy().into_owned();
     pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
 }
 

@@ -143,15 +143,15 @@ impl Reader {
             }
             Self::Server { client, last, skipped } => {
                 let read = client.get(&format!("/decisions?after={last}")).await?;
-                let number = |name: &str| read[name].as_u64().unwrap_or_default();
-                let beyond = number("skipped").saturating_sub(*skipped);
-                if number("missed") > 0 || beyond > 0 && *last > 0 {
-                    let missed = number("missed");
+                let [missed, all_skipped, newest] =
+                    ["missed", "skipped", "last"].map(|name| read[name].as_u64().unwrap_or_default());
+                let beyond = all_skipped.saturating_sub(*skipped);
+                if missed > 0 || beyond > 0 && *last > 0 {
                     print_error(&format!(
                         "warning: {missed} decisions were replaced before they were read, and {beyond} calls beyond 100 a second were not recorded: the decision log has all"
                     ));
                 }
-                (*last, *skipped) = (number("last"), number("skipped"));
+                (*last, *skipped) = (newest, all_skipped);
                 read["decisions"].as_array().into_iter().flatten().cloned().try_for_each(each)
             }
         }

@@ -60,10 +60,11 @@ fn without_libraries(filter: &str) -> String {
 
 fn filter(log: &str) -> anyhow::Result<EnvFilter> {
     // For EnvFilter every other word is a target with all its events.
-    let is_misspelt = |part: &&str| {
-        part.bytes().all(|byte| byte.is_ascii_alphanumeric()) && part.parse::<LevelFilter>().is_err()
-    };
-    if let Some(part) = log.split(',').map(str::trim).filter(|part| !part.is_empty()).find(is_misspelt) {
+    let misspelt = log.split(',').map(str::trim).find(|part| {
+        let is_word = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        is_word && part.parse::<LevelFilter>().is_err()
+    });
+    if let Some(part) = misspelt {
         return Err(usage!(
             "--log: {part:?} is not a level; write error, warn, info, debug or trace, or the target with its level, such as h2=debug"
         )

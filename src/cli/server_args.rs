@@ -115,21 +115,20 @@ impl ClientSecurityArgs {
 impl ClientSecurity {
     /// Returns the flags that the failure of a connection asks for. Without TLS, `address` is asked whether it speaks TLS.
     pub(super) async fn hint(&self, address: &str, failure: &str) -> Option<String> {
-        let has = |text| failure.contains(text);
         let hint = match &self.tls {
             None if speaks_tls(address).await => {
                 "the server speaks TLS: add --tls-ca-file FILE with the authority of its certificate, or --tls for those of the system"
             }
-            Some(_) if has("InvalidContentType") => {
+            Some(_) if failure.contains("InvalidContentType") => {
                 "the server does not speak TLS: leave out --tls and the flags that begin so"
             }
-            Some(_) if has("UnknownIssuer") => {
+            Some(_) if failure.contains("UnknownIssuer") => {
                 "add --tls-ca-file FILE with the authority of the server's certificate"
             }
-            Some(_) if has("not valid for name") => {
+            Some(_) if failure.contains("not valid for name") => {
                 "add --tls-server-name NAME with a name of the server's certificate"
             }
-            Some(_) if has("CertificateRequired") => {
+            Some(_) if failure.contains("CertificateRequired") => {
                 "the server requires a certificate: add --tls-cert-file FILE and --tls-key-file FILE"
             }
             _ => return None,

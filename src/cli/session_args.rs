@@ -97,20 +97,19 @@ impl SessionArgs {
 
     fn servers(&self) -> Result<Option<Servers>, UsageError> {
         let Some(named) = &self.sessions else { return Ok(None) };
-        let path = |file: &Option<PathBuf>| {
-            file.as_ref().map_or_else(String::new, |file| file.to_string_lossy().into_owned())
-        };
         let topology = self.sessions_sentinel_master.clone().map_or(Topology::Single, Topology::Sentinel);
         if topology == Topology::Single && named.addresses.len() > 1 {
             return Err(usage!(
                 "--sessions has several hosts: they are Sentinels with --sessions-sentinel-master NAME"
             ));
         }
+        let [password_file, ca_file] = [&self.sessions_password_file, &self.sessions_ca_file]
+            .map(|file| file.as_ref().map_or_else(String::new, |file| file.to_string_lossy().into_owned()));
         let servers = Servers {
             topology,
             username: self.sessions_username.clone().unwrap_or_default(),
-            password_file: path(&self.sessions_password_file),
-            ca_file: path(&self.sessions_ca_file),
+            password_file,
+            ca_file,
             ..named.clone()
         };
         if servers.exposes_password() {

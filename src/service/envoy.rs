@@ -82,10 +82,11 @@ impl Server {
 
 /// Returns the counters of failures.
 fn failure_counters(counters: &Counters) -> Vec<(ProblemKind, u64)> {
-    let limits = |outcome| counters.rate_limits[outcome as usize].load(Relaxed);
+    let [failed, unmatched] = [RateLimitOutcome::Failed, RateLimitOutcome::Unmatched]
+        .map(|outcome| counters.rate_limits[outcome as usize].load(Relaxed));
     vec![
-        (ProblemKind::RateLimits, limits(RateLimitOutcome::Failed)),
-        (ProblemKind::UnmatchedQuotas, limits(RateLimitOutcome::Unmatched)),
+        (ProblemKind::RateLimits, failed),
+        (ProblemKind::UnmatchedQuotas, unmatched),
         (ProblemKind::QuotasNotReturned, counters.hits_lost.load(Relaxed)),
         (ProblemKind::LogEntries, counters.lost().values().sum()),
     ]

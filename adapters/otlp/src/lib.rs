@@ -100,11 +100,7 @@ impl Adapter for Otlp {
 
     async fn close(self) {
         self.metrics.export(&self.data_points);
-        let close = |exporter: &Exporter| {
-            let exporter = exporter.clone();
-            async move { exporter.close(CLOSE).await }
-        };
-        tokio::join!(close(&self.data_points), close(&self.log_records), close(&self.spans));
+        tokio::join!(self.data_points.close(CLOSE), self.log_records.close(CLOSE), self.spans.close(CLOSE));
     }
 }
 

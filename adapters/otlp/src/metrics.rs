@@ -190,26 +190,24 @@ impl Recorder {
             Temporality::Cumulative => CUMULATIVE,
             Temporality::Delta => DELTA,
         };
-        let numbers = || {
-            let point = |DataPoint { attributes, sample, .. }: &DataPoint| NumberDataPoint {
-                start_time_unix_nano,
-                time_unix_nano,
-                as_double: match sample {
-                    Sample::Gauge(value) => Some(*value),
-                    Sample::Counter { whole, rest } => Some(*whole as f64 + rest),
-                    Sample::Distribution { .. } => None,
-                },
-                attributes: attributes.clone(),
-            };
-            points.iter().map(point).collect()
-        };
+        let numbers = points.iter().map(|DataPoint { attributes, sample, .. }| NumberDataPoint {
+            start_time_unix_nano,
+            time_unix_nano,
+            as_double: match sample {
+                Sample::Gauge(value) => Some(*value),
+                Sample::Counter { whole, rest } => Some(*whole as f64 + rest),
+                Sample::Distribution { .. } => None,
+            },
+            attributes: attributes.clone(),
+        });
         let data = match self.series.kind() {
-            Kind::Gauge => MetricData::Gauge(Gauge { data_points: numbers() }),
+            Kind::Gauge => MetricData::Gauge(Gauge { data_points: numbers.collect() }),
             Kind::Counter => {
-                MetricData::Sum(Sum { data_points: numbers(), aggregation_temporality, is_monotonic: true })
+                let data_points = numbers.collect();
+                MetricData::Sum(Sum { data_points, aggregation_temporality, is_monotonic: true })
             }
             Kind::Distribution(bounds) => {
-                let point = |DataPoint { attributes, sample, .. }: &DataPoint| {
+                let data_points = points.iter().filter_map(|DataPoint { attributes, sample, .. }| {
                     let Sample::Distribution { counts, sum } = sample else { return None };
                     Some(HistogramDataPoint {
                         start_time_unix_nano,
@@ -220,8 +218,8 @@ impl Recorder {
                         explicit_bounds: bounds.clone(),
                         attributes: attributes.clone(),
                     })
-                };
-                let data_points = points.iter().filter_map(point).collect();
+                });
+                let data_points = data_points.collect();
                 MetricData::Histogram(Histogram { data_points, aggregation_temporality })
             }
         };

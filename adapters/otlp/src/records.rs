@@ -77,10 +77,10 @@ pub(super) fn span(
         Some(id) => Ok(id),
         None => Err(IdError { instance: instance.name.clone(), field, text: text.to_owned(), digits }),
     };
-    let short = |id: u128| u64::try_from(id).unwrap_or_default();
     let trace_id = id("trace_id", &instance.trace_id, 32)?;
-    let mut span_id = short(id("span_id", &instance.span_id, 16)?);
-    let mut parent_id = short(id("parent_span_id", &instance.parent_span_id, 16)?);
+    let [mut span_id, mut parent_id] =
+        [id("span_id", &instance.span_id, 16)?, id("parent_span_id", &instance.parent_span_id, 16)?]
+            .map(|id| u64::try_from(id).unwrap_or_default());
     if trace_id == 0 || span_id == 0 {
         return Ok(None);
     }
@@ -89,14 +89,13 @@ pub(super) fn span(
         (true, false) => parent_id = span_id ^ CLIENT_SPAN,
         (false, _) => {}
     }
-    let address = |ip: &Option<mixer_adapter_core::value::IpAddress>| {
-        ip.as_ref().and_then(|ip| ip.addr()).map(|ip| ip.to_string()).unwrap_or_default()
-    };
+    let [source, destination] = [&instance.source_ip, &instance.destination_ip]
+        .map(|ip| ip.as_ref().and_then(|ip| ip.addr()).map(|ip| ip.to_string()).unwrap_or_default());
     let texts = [
         ("source.name", instance.source_name.clone()),
-        ("source.address", address(&instance.source_ip)),
+        ("source.address", source),
         ("destination.name", instance.destination_name.clone()),
-        ("destination.address", address(&instance.destination_ip)),
+        ("destination.address", destination),
         ("api.protocol", instance.api_protocol.clone()),
     ];
     let texts = texts.iter().filter(|(_, text)| !text.is_empty());

@@ -238,8 +238,7 @@ impl Leases {
     pub(super) fn sweep(&mut self, now: Duration) -> Vec<(Leased, Vec<Return>)> {
         let mut returns = Vec::new();
         self.counters.retain(|_, counter| {
-            let ends = |lease: &mut Lease| counter.is_idle || lease.is_over(now);
-            if let Some(lease) = counter.lease.take_if(ends) {
+            if let Some(lease) = counter.lease.take_if(|lease| counter.is_idle || lease.is_over(now)) {
                 counter.end(lease.end());
             }
             counter.sweeps = if counter.returns.is_empty() { 0 } else { counter.sweeps + 1 };

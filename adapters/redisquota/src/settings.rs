@@ -36,8 +36,10 @@ impl Settings for RedisQuotaSettings {
         let algorithms = params.quotas.iter().enumerate().map(|(index, quota)| {
             let bucket = faults.duration(format!("quotas[{index}].bucket_duration"), quota.bucket_duration);
             let window = quota.valid_duration.and_then(|valid| Duration::try_from(valid).ok());
-            let shorter = |bucket: &Duration| window.is_none_or(|window| *bucket < window);
-            let bucket = bucket.must("be shorter than valid_duration", shorter).optional();
+            let bucket = bucket.must("be shorter than valid_duration", |bucket| {
+                window.is_none_or(|window| *bucket < window)
+            });
+            let bucket = bucket.optional();
             match quota.rate_limit_algorithm() {
                 QuotaAlgorithm::FixedWindow => Algorithm::Fixed,
                 QuotaAlgorithm::RollingWindow => {
@@ -70,8 +72,8 @@ impl Settings for RedisQuotaSettings {
         let allocation = faults.duration("allocation_duration", params.allocation_duration);
         let allocation = allocation.range(1000 * MILLISECOND..=24 * HOUR).or(HOUR);
         let key_prefix = faults.text("key_prefix", params.key_prefix).length(1..=100);
-        let has_no_tag = |prefix: &String| !prefix.contains(['{', '}']);
-        let key_prefix = key_prefix.must("not have braces", has_no_tag).or("redisquota".to_owned());
+        let key_prefix = key_prefix.must("not have braces", |prefix| !prefix.contains(['{', '}']));
+        let key_prefix = key_prefix.or("redisquota".to_owned());
         let lease = params.lease.unwrap_or(true);
         Some(Self { limits, servers: servers?, key_prefix, timeout, on_error, allocation, lease })
     }

@@ -93,11 +93,12 @@ impl Resource {
 
     /// Describes the first fields of its spec that differ from an earlier one.
     pub(crate) fn changed_fields(&self, before: &Self) -> Vec<String> {
-        let describe = |(field, values): (String, String)| {
+        let differing = differences(&before.spec, &self.spec).into_iter();
+        let described = differing.map(|(field, values)| {
             let place = self.error(&field, "").origin.unwrap_or_else(|| self.origin.clone());
             format!("{field} of {} ({place}): {values}", self.name)
-        };
-        differences(&before.spec, &self.spec).into_iter().map(describe).collect()
+        });
+        described.collect()
     }
 
     fn locate(&self, field: &str, fault: ValidationError) -> ValidationError {

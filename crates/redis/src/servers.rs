@@ -69,10 +69,11 @@ impl Servers {
             return Err(UrlError::UserInfo);
         }
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let is_database = |number: &i64| (0..=9999).contains(number);
         let database = match database {
             "" => 0,
-            number => number.parse().ok().filter(is_database).ok_or(UrlError::Database)?,
+            number => {
+                number.parse().ok().filter(|number| (0..=9999).contains(number)).ok_or(UrlError::Database)?
+            }
         };
         let addresses = hosts.split(',').map(|host| {
             let authority: Authority = host.parse().map_err(|_| UrlError::Invalid)?;

@@ -273,15 +273,17 @@ impl ConfigUrl {
             return Ok(Some(StreamSource::files(path.clone(), settings)));
         }
         let Some((peer, _)) = self.certifiable(settings)? else { return Ok(None) };
-        let node = || xds::sink::own_node(settings);
         Ok(match self {
             Self::Files(_) | Self::Responses(_) => None,
             Self::Mcp { resume: false, .. } => Some(StreamSource::mcp(peer, settings)),
             Self::Mcp { resume: true, .. } => Some(StreamSource::mcp(peer, settings).resuming()),
             Self::Aggregated { variant, .. } => Some(StreamSource::aggregated(peer, *variant, settings)),
-            Self::Rest { polling, .. } => Some(StreamSource::rest(peer, node(), *polling, settings)),
+            Self::Rest { polling, .. } => {
+                Some(StreamSource::rest(peer, xds::sink::own_node(settings), *polling, settings))
+            }
             Self::Xds { variant, api, .. } => {
-                Some(StreamSource::xds(peer, *variant, node(), settings).in_version(*api))
+                let node = xds::sink::own_node(settings);
+                Some(StreamSource::xds(peer, *variant, node, settings).in_version(*api))
             }
         })
     }

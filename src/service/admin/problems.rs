@@ -210,11 +210,10 @@ impl Problems {
 
     /// Returns the problems of the last 15 minutes, the worst first.
     pub(super) fn list(&self) -> Vec<Problem> {
-        let failed = |symptom: &Symptom| symptom.last > 0 && symptom.last + SHOWN >= self.now;
         let mut problems: Vec<Problem> = self
             .symptoms
             .iter()
-            .filter(|(_, symptom)| failed(symptom))
+            .filter(|(_, symptom)| symptom.last > 0 && symptom.last + SHOWN >= self.now)
             .map(|((kind, name), symptom)| {
                 let quiet = if kind.is_condition() { QUIET_CONDITION } else { QUIET };
                 let mut text = kind.describe(name);

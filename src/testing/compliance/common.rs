@@ -265,13 +265,12 @@ pub(crate) fn request(
     let params = QuotaParams { amount, best_effort, ..QuotaParams::default() };
     let quotas = [(options.instance.clone(), params)].into();
     let quota = (template.variety() == Variety::Quota).then_some(QuotaRequest { quotas });
-    let session = |id: &str| {
-        let type_url = "google.protobuf.Any.type_url".to_owned();
-        Any { type_url, value: id.to_owned().into() }
-    };
     let config = match with {
         With::Config(config) => config.cloned(),
-        With::Session(id) => Some(session(id)),
+        With::Session(id) => {
+            let type_url = "google.protobuf.Any.type_url".to_owned();
+            Some(Any { type_url, value: id.to_owned().into() })
+        }
     };
     template.request(vec![instance], config.as_ref(), quota.as_ref()).with_dedup_id("1")
 }

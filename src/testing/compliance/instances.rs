@@ -1,8 +1,6 @@
 //! Instances of any template with ordinary and unusual values, as clients may send them.
 
-use prost_reflect::{
-    Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, OneofDescriptor, Value,
-};
+use prost_reflect::{Cardinality, DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 use serde_json::Value as Json;
 
 use super::common::read_yaml;
@@ -69,9 +67,12 @@ fn message(descriptor: &MessageDescriptor, filling: Filling<'_>, depth: usize) -
     if depth == 0 {
         return message;
     }
-    let chosen = |oneof: OneofDescriptor| oneof.fields().nth(filling.choice % (oneof.fields().count() + 1));
     for field in descriptor.fields() {
-        if field.containing_oneof().is_none_or(|oneof| chosen(oneof).as_ref() == Some(&field)) {
+        let is_chosen = field.containing_oneof().is_none_or(|oneof| {
+            let chosen = filling.choice % (oneof.fields().count() + 1);
+            oneof.fields().nth(chosen).as_ref() == Some(&field)
+        });
+        if is_chosen {
             message.set_field(&field, several(&field, filling, depth));
         }
     }

@@ -149,16 +149,16 @@ async fn settled(subject: &Process<'_>, before: &Usage, handlers: usize) -> Usag
 impl Usage {
     fn measure(subject: &Process<'_>) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let number = |name: &str| {
+        let [threads, resident, writable] = ["Threads", "RssAnon", "VmData"].map(|name| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
-        };
+        });
         Self {
             tasks: subject.runtime.metrics().num_alive_tasks(),
-            threads: number("Threads"),
+            threads,
             files: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
-            resident: number("RssAnon"),
-            writable: number("VmData"),
+            resident,
+            writable,
         }
     }
 

@@ -50,20 +50,21 @@ impl<M: Clone, const N: usize> Series<M, N> {
 
     /// Returns the counter, gauge or histogram with these values of the labels.
     pub fn with(&self, values: [&str; N]) -> M {
-        let labelled = |values: [&str; N]| -> Labels {
-            let values = values.map(|value| value[..value.floor_char_boundary(MAX_VALUE)].to_owned());
-            self.labels.into_iter().zip(values).collect()
-        };
-        let labels = labelled(values);
+        let labels = self.labelled(values);
         if let Some(known) = self.family.get(&labels) {
             return known.clone();
         }
         // Callers at the same time may count a series twice.
         if self.count.load(Relaxed) >= MAX_SERIES || !self.budget.take() {
-            return self.family.get_or_create_owned(&labelled([OTHER; N]));
+            return self.family.get_or_create_owned(&self.labelled([OTHER; N]));
         }
         self.count.fetch_add(1, Relaxed);
         self.family.get_or_create_owned(&labels)
+    }
+
+    fn labelled(&self, values: [&str; N]) -> Labels {
+        let values = values.map(|value| value[..value.floor_char_boundary(MAX_VALUE)].to_owned());
+        self.labels.into_iter().zip(values).collect()
     }
 }
 

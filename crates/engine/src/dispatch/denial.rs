@@ -128,10 +128,10 @@ impl Evaluator<'_, '_> {
         HEADERS.check(headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum())?;
         let replaced =
             |name: &str| headers.iter().any(|(known, _)| known.as_str().eq_ignore_ascii_case(name));
-        let is_of_body = |name: &str| body.is_some() && name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
-        response
-            .response_header_operations
-            .retain(|known| !replaced(&known.name) && !is_of_body(&known.name));
+        response.response_header_operations.retain(|HeaderOperation { name, .. }| {
+            let is_of_body = body.is_some() && name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
+            !is_of_body && !replaced(name)
+        });
         if let Some(body) = body {
             BODY.check(body.len())?;
             response.direct_response_body = body;

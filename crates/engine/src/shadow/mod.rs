@@ -77,13 +77,10 @@ impl Shadow {
     /// has them.
     pub fn undeclared(second: &Snapshot, in_use: &Snapshot) -> Vec<String> {
         let (used, known) = (second.bag(), in_use.vocabulary());
-        let is_known = |name: &str, value_type| {
-            known.find(name).is_some_and(|declared| declared.value_type == value_type)
-        };
-        let undeclared = second
-            .vocabulary()
-            .iter()
-            .filter(|declared| used.holds(declared.name) && !is_known(declared.name, declared.value_type));
+        let undeclared = second.vocabulary().iter().filter(|declared| {
+            let in_use = known.find(declared.name).map(|known| known.value_type);
+            used.holds(declared.name) && in_use != Some(declared.value_type)
+        });
         undeclared.map(|declared| declared.name.to_string()).collect()
     }
 

@@ -1,7 +1,6 @@
 //! Quotas in the shadow have separate counters: their instances have one more dimension.
 
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
-use prost_reflect::Kind;
 
 use super::ShadowKind;
 use crate::wire;
@@ -16,8 +15,8 @@ const VALUE: &str = "istio.policy.v1beta1.Value";
 pub(crate) fn dimensions_field(template: &DynamicTemplate) -> Option<u32> {
     let field = template.instance().get_field_by_name("dimensions")?;
     let entry = field.kind().as_message().filter(|entry| entry.is_map_entry())?.clone();
-    let holds = |kind: Kind| kind.as_message().is_some_and(|message| message.full_name() == VALUE);
-    holds(entry.map_entry_value_field().kind()).then(|| field.number())
+    let value = entry.map_entry_value_field().kind();
+    (value.as_message()?.full_name() == VALUE).then(|| field.number())
 }
 
 /// Adds the dimension to an encoded instance, if its template has dimensions.

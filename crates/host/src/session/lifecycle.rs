@@ -89,8 +89,9 @@ impl Host {
 
     /// Logs the refusal of a session, at most ten of each code in ten seconds.
     fn log_refusal(&self, error: &CallError, caller: &Caller) {
-        let names = || FailedCall { adapter: error.adapter(), ..FailedCall::default() };
-        log_failure(&self.session_log, "session refused", caller, (error.code() as i32, error), names);
+        log_failure(&self.session_log, "session refused", caller, (error.code() as i32, error), || {
+            FailedCall { adapter: error.adapter(), ..FailedCall::default() }
+        });
     }
 
     async fn try_create_session(&self, new: NewSession, caller: &Caller) -> Result<SessionId, CallError> {

@@ -451,15 +451,13 @@ impl Host {
     }
 
     fn owner(&self, claimant: &Claimant) -> ClaimOwner {
-        let digest = |kind: &str, name: &str| {
-            ClaimOwner::Client(self.session_options.key.id([&b"owner"[..], kind.as_bytes(), name.as_bytes()]))
+        let (kind, name) = match claimant {
+            Claimant::Peer(peer) => ("peer", peer.to_string()),
+            Claimant::Address(Some(address)) => ("address", address.to_canonical().to_string()),
+            Claimant::Address(None) => ("address", String::new()),
+            Claimant::Gone => return ClaimOwner::Nobody,
         };
-        match claimant {
-            Claimant::Peer(peer) => digest("peer", peer),
-            Claimant::Address(Some(address)) => digest("address", &address.to_canonical().to_string()),
-            Claimant::Address(None) => digest("address", ""),
-            Claimant::Gone => ClaimOwner::Nobody,
-        }
+        ClaimOwner::Client(self.session_options.key.id([&b"owner"[..], kind.as_bytes(), name.as_bytes()]))
     }
 
     fn instance_digest(&self, template: &str, instance: &str) -> SessionId {

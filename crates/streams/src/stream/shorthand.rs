@@ -56,9 +56,13 @@ pub trait Summarize {
     fn shorthand(&self) -> Shorthand;
 }
 
+/// Returns the start of a text in one printable line.
+fn short(text: &str) -> String {
+    truncate(text, MAX_NAME).escape_debug().to_string()
+}
+
 impl fmt::Display for Shorthand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |text: &str| truncate(text, MAX_NAME).escape_debug().to_string();
         let removed = self.removed.iter().map(|name| format!("-{}", short(name)));
         let mut names: Vec<String> = self.names.iter().map(|name| short(name)).chain(removed).collect();
         let more = names.len().saturating_sub(MAX_NAMES);

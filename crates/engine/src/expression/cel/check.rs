@@ -266,11 +266,10 @@ impl<'c> Checker<'c> {
     /// Adds to the operands of `json` the memo, and if the text is the body of the request, whether that is there, whether
     /// [`fields::TRUNCATED`] is there, and its value.
     fn add_body(&mut self, call: &mut CallExpr, id: u64) {
-        let of_body = |used: &Attribute| used.name() == fields::BODY;
         let body = self
             .used
             .iter()
-            .position(of_body)
+            .position(|used| used.name() == fields::BODY)
             .filter(|body| call.args.iter().any(|operand| mentions(operand, &format!("#{body}"))));
         let truncated = self.vocabulary.find(fields::TRUNCATED);
         let state = match (body, truncated) {

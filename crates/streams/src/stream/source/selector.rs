@@ -173,15 +173,15 @@ fn within(expected: &Map<String, Json>, metadata: &Map<String, Json>) -> bool {
 
 impl Patterns {
     fn read(field: &str, value: Json) -> Result<Self, SelectorError> {
-        let wrong =
-            |value: &Json| SelectorError::NotText { field: field.to_owned(), value: value.to_string() };
-        let text = |value: &Json| value.as_str().map(str::to_owned).ok_or_else(|| wrong(value));
-        match &value {
-            Json::Array(texts) if !texts.is_empty() => {
-                texts.iter().map(text).collect::<Result<_, _>>().map(|texts| Self(Some(texts)))
-            }
-            value => text(value).map(|text| Self(Some(vec![text]))),
-        }
+        let texts = match value {
+            Json::Array(texts) if !texts.is_empty() => texts,
+            value => vec![value],
+        };
+        let texts = texts.into_iter().map(|value| match value {
+            Json::String(text) => Ok(text),
+            other => Err(SelectorError::NotText { field: field.to_owned(), value: other.to_string() }),
+        });
+        Ok(Self(Some(texts.collect::<Result<_, _>>()?)))
     }
 
     fn matches(&self, text: &str) -> bool {

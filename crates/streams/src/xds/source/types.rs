@@ -227,7 +227,6 @@ impl Types {
         if referred_to.all(Type::is_answered) {
             self.warming.finish();
         }
-        let withhold = |rank: Rank| rank.is_referred_to() && !self.is_settled();
         let mut waits = false;
         for (place, known) in self.types.iter().enumerate() {
             let Type { traits, watch, .. } = known;
@@ -241,14 +240,21 @@ impl Types {
                 waits |= traits.rank.is_ordered();
                 continue;
             }
-            return Some(Due { place, withhold: withhold(traits.rank), beats: false });
+            return Some(Due { place, withhold: self.withholds(traits.rank), beats: false });
         }
         let mut types = self.types.iter();
-        if let Some(place) = types.position(|known| known.watch.withholds() && !withhold(known.traits.rank)) {
+        if let Some(place) =
+            types.position(|known| known.watch.withholds() && !self.withholds(known.traits.rank))
+        {
             return Some(Due { place, withhold: false, beats: false });
         }
         let place = self.types.iter().position(|known| known.beats && !known.watch.is_pending())?;
         Some(Due { place, withhold: false, beats: true })
+    }
+
+    /// Returns whether removals of a type wait until no type refers to it.
+    fn withholds(&self, rank: Rank) -> bool {
+        rank.is_referred_to() && !self.is_settled()
     }
 
     /// Returns whether the client accepted all types that refer to clusters.
