@@ -3,5 +3,6 @@
 
 mod author_names;
 mod configs;
+mod protos;
 mod schema_errors;
 mod templates;

@@ -1,0 +1,5 @@
+//! The smallest useful adapter, as a program.
+#![allow(clippy::unwrap_used)]
+
+mod config;
+mod program;
