@@ -6,15 +6,6 @@ use prost::{Message, Name};
 /// The maximum length of the body of a denial in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// What the service has decided.
-#[derive(Debug)]
-pub(super) enum Decision {
-    /// With header operations.
-    Allowed(RouteDirective),
-    /// The code and the text of the denial, which must not be OK, and the response to the client.
-    Denied { code: i32, message: String, response: Option<DirectHttpResponse> },
-}
-
 /// `istio.mixer.v1.RouteDirective`: header operations as a detail of an answer that allows.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RouteDirective {
@@ -55,18 +46,17 @@ impl HeaderOperation {
     }
 }
 
-impl Decision {
-    pub(super) fn into_check(self) -> Check {
-        let (code, message, response) = match self {
-            Self::Allowed(operations) if operations == RouteDirective::default() => return Check::allow(),
-            Self::Allowed(operations) => return Check::allow().detail(&operations),
-            Self::Denied { code, message, response } => (code, message, response),
-        };
-        let denial = Check::from_status(Status { code, message, details: Vec::new() });
-        match response {
-            Some(response) => denial.with_direct_response(&response),
-            None => denial,
-        }
+/// Allows the request, with changes of its headers.
+pub(super) fn allow(operations: &RouteDirective) -> Check {
+    if *operations == RouteDirective::default() { Check::allow() } else { Check::allow().detail(operations) }
+}
+
+/// Denies the request with a code, which must not be OK, and the response to the client.
+pub(super) fn deny(code: i32, message: String, response: Option<&DirectHttpResponse>) -> Check {
+    let denial = Check::from_status(Status { code, message, details: Vec::new() });
+    match response {
+        Some(response) => denial.with_direct_response(response),
+        None => denial,
     }
 }
 

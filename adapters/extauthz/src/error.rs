@@ -23,6 +23,8 @@ pub(super) enum AskError {
     Method(String),
     #[error("the header {0:?} cannot be sent: it delimits messages, or has an invalid name or value")]
     Header(String),
+    #[error("the body {0}")]
+    Body(&'static str),
     #[error("servers ask each other in a circle")]
     Loop,
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use mixer_adapter_core::{
+    Check,
     adapter::{Http, HttpRequest, HttpResponse},
     proto::Status,
 };
 use prost::Message;
+use prost_types::Struct;
 
 use super::{
-    decision::{Decision, HeaderOperation, Operation, RouteDirective, client_response},
+    decision::{HeaderOperation, Operation, RouteDirective, allow, client_response, deny},
     error::AskError,
     question::{DEPTH, Question},
 };
@@ -56,6 +58,10 @@ struct HttpAttributes {
     path: String,
     #[prost(string, tag = "5")]
     host: String,
+    #[prost(int64, tag = "9")]
+    size: i64,
+    #[prost(string, tag = "11")]
+    body: String,
 }
 
 /// `CheckResponse`. Several responses are not an error of the protocol: the status decides.
@@ -67,6 +73,8 @@ struct CheckResponse {
     denied_response: Option<DeniedHttpResponse>,
     #[prost(message, optional, tag = "3")]
     ok_response: Option<OkHttpResponse>,
+    #[prost(message, optional, tag = "4")]
+    dynamic_metadata: Option<Struct>,
     #[prost(message, optional, tag = "5")]
     error_response: Option<DeniedHttpResponse>,
 }
@@ -164,16 +172,17 @@ impl From<OkHttpResponse> for RouteDirective {
 
 /// Makes the call of a question.
 pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest {
-    let Question { user, method, path, host, headers, extensions, depth } = question;
+    let Question { user, method, path, host, headers, body, extensions, depth } = question;
     let source = (!user.is_empty()).then_some(Peer { principal: user });
-    let request = Request { http: Some(HttpAttributes { method, headers, path, host }) };
+    let size = i64::try_from(body.len()).unwrap_or(i64::MAX);
+    let request = Request { http: Some(HttpAttributes { method, headers, path, host, size, body }) };
     let attributes = AttributeContext { source, request: Some(request), context_extensions: extensions };
     let message = CheckRequest { attributes: Some(attributes) };
     http.grpc(url, CHECK, &message).header(DEPTH, &depth.to_string())
 }
 
 /// Reads the answer to a call. An answer without a status is no decision, although Envoy takes it for OK.
-pub(super) fn decision(answer: &HttpResponse) -> Result<Decision, AskError> {
+pub(super) fn decision(answer: &HttpResponse) -> Result<Check, AskError> {
     let message = answer.grpc::<CheckResponse>();
     let response =
         message.map_err(if is_outage(answer) { AskError::Unavailable } else { AskError::Rejected })?;
@@ -181,19 +190,22 @@ pub(super) fn decision(answer: &HttpResponse) -> Result<Decision, AskError> {
     if response.error_response.is_some() {
         return Err(AskError::Failed(status.message));
     }
-    if status.code == 0 {
-        return if response.denied_response.is_none() {
-            Ok(Decision::Allowed(response.ok_response.unwrap_or_default().into()))
-        } else {
-            Err(AskError::Undecided)
-        };
-    }
-    let response = response.denied_response.map(|denied| {
-        let headers = denied.headers.into_iter().filter_map(|option| option.header);
-        let headers = headers.map(Header::into_text);
-        client_response(denied.status.map_or(0, |status| status.code), headers, &denied.body)
-    });
-    Ok(Decision::Denied { code: status.code, message: status.message, response })
+    let check = match (status.code, response.denied_response) {
+        (0, None) => allow(&response.ok_response.unwrap_or_default().into()),
+        (0, Some(_)) => return Err(AskError::Undecided),
+        (code, denied) => {
+            let response = denied.map(|denied| {
+                let headers = denied.headers.into_iter().filter_map(|option| option.header);
+                let headers = headers.map(Header::into_text);
+                client_response(denied.status.map_or(0, |status| status.code), headers, &denied.body)
+            });
+            deny(code, status.message, response.as_ref())
+        }
+    };
+    Ok(match response.dynamic_metadata {
+        Some(metadata) => check.with_metadata(&metadata),
+        None => check,
+    })
 }
 
 /// Returns whether a failed call was not the fault of the question.

@@ -1,14 +1,14 @@
 //! Services of HTTP.
 
 use mixer_adapter_core::{
-    Code,
+    Check, Code,
     adapter::{Http, HttpRequest, HttpResponse},
     framework::is_framing_header,
     http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header},
 };
 
 use super::{
-    decision::{Decision, HeaderOperation, Operation, RouteDirective, client_response},
+    decision::{HeaderOperation, Operation, RouteDirective, allow, client_response, deny},
     error::AskError,
     question::{DEPTH, Question},
 };
@@ -27,11 +27,15 @@ pub(super) fn request(http: &Http, url: &str, question: &Question) -> Result<Htt
     }
     let method = Method::from_bytes(question.method.as_bytes());
     let method = method.map_err(|_| AskError::Method(question.method.clone()))?;
-    with_headers(http.request(method, &url), question)
+    let request = with_headers(http.request(method, &url), question)?;
+    Ok(if question.body.is_empty() { request } else { request.body(question.body.clone()) })
 }
 
 /// Asks as proxies with forward authentication do: with a GET of the URL.
 pub(super) fn forward_request(http: &Http, url: &str, question: &Question) -> Result<HttpRequest, AskError> {
+    if !question.body.is_empty() {
+        return Err(AskError::Body("is not sent with FORWARD_AUTH"));
+    }
     let request = with_headers(http.get(url), question)?;
     let request = with_header(request, FORWARDED_METHOD, &question.method)?;
     with_header(request, FORWARDED_URI, &question.path)
@@ -57,11 +61,9 @@ fn with_header(request: HttpRequest, name: HeaderName, value: &str) -> Result<Ht
 }
 
 /// Allows without an answer. The upstream receives no header with these names: the client's are not the service's.
-pub(super) fn allowed_without_answer(upstream_headers: &[HeaderName]) -> Decision {
-    Decision::Allowed(RouteDirective {
-        request: upstream_headers.iter().map(removed).collect(),
-        response: Vec::new(),
-    })
+pub(super) fn allowed_without_answer(upstream_headers: &[HeaderName]) -> Check {
+    let request = upstream_headers.iter().map(removed).collect();
+    allow(&RouteDirective { request, response: Vec::new() })
 }
 
 fn removed(name: &HeaderName) -> HeaderOperation {
@@ -69,7 +71,7 @@ fn removed(name: &HeaderName) -> HeaderOperation {
 }
 
 /// Reads an answer that allows. The upstream receives the headers with these names.
-pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) -> Decision {
+pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) -> Check {
     let values = |name: &HeaderName| {
         let values =
             answer.headers().get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -84,11 +86,11 @@ pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) ->
         some => some,
     };
     let request = upstream_headers.iter().flat_map(of_header).collect();
-    Decision::Allowed(RouteDirective { request, response: Vec::new() })
+    allow(&RouteDirective { request, response: Vec::new() })
 }
 
 /// Reads an answer that does not allow. Its client receives the headers with these names.
-pub(super) fn denial(answer: HttpResponse, client_headers: &[HeaderName]) -> Result<Decision, AskError> {
+pub(super) fn denial(answer: HttpResponse, client_headers: &[HeaderName]) -> Result<Check, AskError> {
     let status = answer.status();
     if status.is_server_error() {
         return answer.success().map_err(AskError::Unavailable).and(Err(AskError::Undecided));
@@ -103,9 +105,6 @@ pub(super) fn denial(answer: HttpResponse, client_headers: &[HeaderName]) -> Res
         values.map(move |value| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
     });
     let body = String::from_utf8_lossy(answer.body());
-    Ok(Decision::Denied {
-        code: code as i32,
-        message: "denied by the authorization service".to_owned(),
-        response: Some(client_response(status.as_u16().into(), headers, &body)),
-    })
+    let response = client_response(status.as_u16().into(), headers, &body);
+    Ok(deny(code as i32, "denied by the authorization service".to_owned(), Some(&response)))
 }

@@ -22,7 +22,6 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use self::{
     config::params::{OnError, Protocol},
-    decision::Decision,
     error::AskError,
     question::Question,
 };
@@ -70,7 +69,7 @@ impl Handle<Authorization> for ExtAuthz {
         let decision = timeout(limit, self.ask(&call)).await.unwrap_or(Err(AskError::Timeout(limit)));
         Ok(match decision {
             // The interval alone limits a cached answer.
-            Ok(decision) => decision.into_check().valid_for(self.settings.caching_interval).uses(u32::MAX),
+            Ok(check) => check.valid_for(self.settings.caching_interval).uses(u32::MAX),
             Err(error) => self.without_decision(&error).no_cache(),
         })
     }
@@ -78,7 +77,7 @@ impl Handle<Authorization> for ExtAuthz {
 
 impl ExtAuthz {
     /// Asks the service, which may take any time.
-    async fn ask(&self, call: &Call<authorization::InstanceMsg>) -> Result<Decision, AskError> {
+    async fn ask(&self, call: &Call<authorization::InstanceMsg>) -> Result<Check, AskError> {
         let question = Question::new(call)?;
         let _permit = self.calls.acquire().await;
         let ExtAuthzSettings { url, protocol, client_headers, upstream_headers, .. } = &self.settings;
@@ -109,7 +108,7 @@ impl ExtAuthz {
         warn_limited!(error = log_text(error), "the authorization service made no decision");
         match self.settings.on_error {
             OnError::Allow if error.is_outage() => {
-                http::allowed_without_answer(&self.settings.upstream_headers).into_check()
+                http::allowed_without_answer(&self.settings.upstream_headers)
             }
             OnError::Allow | OnError::Deny => {
                 Check::deny(Code::Unavailable, "the authorization service made no decision")

@@ -10,6 +10,12 @@ use super::error::AskError;
 /// The header with the number of servers that have asked each other about the request.
 pub(super) const DEPTH: HeaderName = HeaderName::from_static("x-mixer-adapter-depth");
 
+/// The property of the action with the body of the request, which no header can have.
+const BODY: &str = ":body";
+
+/// The longest body that is sent, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
 /// The number of servers that may ask each other.
 const MAX_DEPTH: u32 = 3;
 
@@ -22,13 +28,18 @@ pub(super) struct Question {
     pub(super) host: String,
     /// The headers, by their names in lower case.
     pub(super) headers: BTreeMap<String, String>,
+    pub(super) body: String,
     pub(super) extensions: BTreeMap<String, String>,
     /// The number of servers that have asked each other, this one included.
     pub(super) depth: u32,
 }
 
 impl Question {
-    /// Asks about the instance of a call, unless the call comes from a service that was asked by too many servers.
+    /// Asks about the instance of a call.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the call comes from a service that was asked by too many servers, or the body is too long.
     pub(super) fn new(call: &Call<InstanceMsg>) -> Result<Self, AskError> {
         let subject = call.subject.clone().unwrap_or_default();
         let action = call.action.clone().unwrap_or_default();
@@ -41,6 +52,10 @@ impl Question {
         if depth >= MAX_DEPTH {
             return Err(AskError::Loop);
         }
+        let body = headers.remove(BODY).unwrap_or_default();
+        if body.len() > MAX_BODY {
+            return Err(AskError::Body("is longer than 1 MiB"));
+        }
         let mut extensions: BTreeMap<_, _> = texts(subject.properties).collect();
         for (name, text) in [("groups", subject.groups), ("namespace", action.namespace)] {
             if !text.is_empty() {
@@ -48,7 +63,7 @@ impl Question {
             }
         }
         let (method, path, host) = (action.method, action.path, action.service);
-        Ok(Self { user: subject.user, method, path, host, headers, extensions, depth: depth + 1 })
+        Ok(Self { user: subject.user, method, path, host, headers, body, extensions, depth: depth + 1 })
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
 
 use axum::{
     Router,
+    body::Bytes,
     extract::State,
     http::{HeaderMap, Method, Uri},
     response::{IntoResponse, Response as HttpAnswer},
@@ -177,7 +178,7 @@ async fn a_grpc_service_receives_the_values_of_the_instance() {
     let mut file = NamedTempFile::new().unwrap();
     writeln!(file, "s3cr3t").unwrap();
     let handler = handler(&url, &format!("token_file: '{}'", file.path().display()));
-    let instance = instance(&[("Authorization", "Bearer x"), ("x-empty", "")]);
+    let instance = instance(&[("Authorization", "Bearer x"), ("x-empty", ""), (":body", "a=ü")]);
     handler.check::<Authorization>(instance).await.expect_allowed().expect_valid(Duration::ZERO, -1);
     let received = service.received.lock().unwrap().pop().unwrap();
     assert_eq!(received.metadata().get("authorization").unwrap(), "Bearer s3cr3t");
@@ -188,6 +189,7 @@ async fn a_grpc_service_receives_the_values_of_the_instance() {
     let http = attributes.request.unwrap().http.unwrap();
     assert_eq!((&*http.method, &*http.path, &*http.host), ("PUT", "/todos?done=1", "todo.example.com"));
     assert_eq!(http.headers, [("authorization", "Bearer x").into()]);
+    assert_eq!((&*http.body, http.size), ("a=ü", 4));
 }
 
 #[tokio::test]
@@ -208,6 +210,39 @@ async fn a_denial_by_grpc_has_the_status_the_headers_and_the_body_of_the_service
     service.set(Ok(CheckResponse { status: status(16, "who?"), ..CheckResponse::default() }));
     let bare = CheckResult::from(check(&handler).await).status.unwrap();
     assert_eq!((bare.code, &*bare.message, bare.details.len()), (16, "who?", 0));
+}
+
+#[tokio::test]
+async fn answers_by_grpc_have_the_metadata_of_the_service() {
+    let service = GrpcService::default();
+    let handler = handler(&service.start().await, "");
+    let value = prost_types::Value { kind: Some(prost_types::value::Kind::StringValue("alice".to_owned())) };
+    let metadata = prost_types::Struct { fields: [("user".to_owned(), value)].into() };
+    for answer in [allowed(), denied(7)] {
+        service.set(Ok(CheckResponse { dynamic_metadata: Some(metadata.clone()), ..answer }));
+        let check = check(&handler).await;
+        let detail = check.details().last().unwrap();
+        assert_eq!(detail.type_url, "type.googleapis.com/google.protobuf.Struct");
+        assert_eq!(prost_types::Struct::decode(detail.value.clone()).unwrap(), metadata);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_not_sent_and_the_request_is_denied() {
+    let (grpc, http) = (GrpcService::default(), HttpService::default());
+    http.set(200, &[], "");
+    let (grpc_url, http_url) = (grpc.start().await, http.start().await);
+    let longest = "x".repeat(1 << 20);
+    for (url, protocol) in [(&grpc_url, "GRPC"), (&http_url, "HTTP")] {
+        let handler = handler(url, &format!("protocol: {protocol}, on_error: ALLOW, timeout: 10s"));
+        handler.check::<Authorization>(instance(&[(":body", &longest)])).await.expect_allowed();
+        let longer = instance(&[(":body", &format!("{longest}x"))]);
+        handler.check::<Authorization>(longer).await.expect_denied(Code::Unavailable, NO_DECISION);
+    }
+    let sent = grpc.received.lock().unwrap().pop().unwrap().into_inner().attributes.unwrap();
+    assert_eq!(sent.request.unwrap().http.unwrap().body, longest);
+    assert_eq!((grpc.received.lock().unwrap().len(), http.received.lock().unwrap().len()), (0, 1));
+    assert_eq!(http.last().body, longest);
 }
 
 #[tokio::test]
@@ -291,6 +326,7 @@ struct Received {
     method: Method,
     url: Uri,
     headers: HeaderMap,
+    body: Bytes,
 }
 
 type AnswerHeaders = Vec<(&'static str, &'static str)>;
@@ -320,8 +356,14 @@ impl HttpService {
     }
 
     #[expect(clippy::unused_async, reason = "handlers of axum are")]
-    async fn answer(State(service): State<Self>, method: Method, url: Uri, headers: HeaderMap) -> HttpAnswer {
-        service.received.lock().unwrap().push(Received { method, url, headers });
+    async fn answer(
+        State(service): State<Self>,
+        method: Method,
+        url: Uri,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> HttpAnswer {
+        service.received.lock().unwrap().push(Received { method, url, headers, body });
         let (status, headers, body) = service.answer.lock().unwrap().clone();
         let mut answer = body.into_response();
         *answer.status_mut() = axum::http::StatusCode::from_u16(status).unwrap();
@@ -338,9 +380,10 @@ async fn a_service_of_http_is_asked_with_the_method_and_the_path_of_the_request(
     let service = HttpService::default();
     let handler = handler(&format!("{}/check/", service.start().await), "protocol: HTTP");
     service.set(200, &[], "");
-    let instance = instance(&[("Cookie", "session=ü"), ("x-empty", "")]);
+    let instance = instance(&[("Cookie", "session=ü"), ("x-empty", ""), (":body", "a=ü")]);
     handler.check::<Authorization>(instance).await.expect_allowed();
-    let Received { method, url, headers } = service.last();
+    let Received { method, url, headers, body } = service.last();
+    assert_eq!((&*body, &headers["content-length"]), ("a=ü".as_bytes(), &"4".parse().unwrap()));
     assert_eq!((method.as_str(), url.to_string().as_str()), ("PUT", "/check/todos?done=1"));
     assert_eq!(headers["cookie"].as_bytes(), "session=ü".as_bytes());
     assert_eq!(
@@ -363,7 +406,9 @@ async fn forward_authentication_asks_one_url_with_the_request_in_headers() {
     let handler = handler(&url, "protocol: FORWARD_AUTH");
     service.set(202, &[], "");
     handler.check::<Authorization>(instance(&[("cookie", "a=b")])).await.expect_allowed();
-    let Received { method, url, headers } = service.last();
+    let with_body = handler.check::<Authorization>(instance(&[(":body", "x")])).await;
+    with_body.expect_denied(Code::Unavailable, NO_DECISION);
+    let Received { method, url, headers, .. } = service.last();
     assert_eq!((method.as_str(), url.to_string().as_str()), ("GET", "/oauth2/auth?allowed_groups=admin"));
     let sent = ["cookie", "x-forwarded-method", "x-forwarded-host", "x-forwarded-uri"];
     let sent = sent.map(|name| headers[name].to_str().unwrap());

@@ -1,8 +1,12 @@
 //! The id and the metadata of a decision, in the messages that Envoy receives.
 
-use crate::support::{Server, binary, eventually};
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Server, binary, eventually, recorder::Recorder};
 use mixer_adapter::{
+    prost::Message as _,
     prost_types::{Struct, Value, value::Kind},
+    proto::Status,
     tonic::transport::{Channel, Endpoint},
 };
 use mixer_adapter_envoy::proto::envoy::{
@@ -59,9 +63,13 @@ struct Envoy {
 
 impl Envoy {
     fn start(flags: &[&str]) -> Self {
+        Self::start_with(CONFIG, flags)
+    }
+
+    fn start_with(config_text: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("config.yaml");
-        std::fs::write(&config, CONFIG).unwrap();
+        std::fs::write(&config, config_text).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let mut serve = binary();
@@ -75,6 +83,10 @@ impl Envoy {
     }
 
     fn check(&self, path: &str) -> CheckResponse {
+        self.try_check(path).unwrap()
+    }
+
+    fn try_check(&self, path: &str) -> Result<CheckResponse, tonic::Status> {
         let http = HttpRequest {
             path: path.to_owned(),
             headers: vec![("x-user", "alice").into()],
@@ -83,7 +95,8 @@ impl Envoy {
         let request = Some(Request { time: None, http: Some(http) });
         let attributes = Some(AttributeContext { request, ..AttributeContext::default() });
         let mut client = AuthorizationClient::new(self.channel.clone());
-        self.runtime.block_on(client.check(CheckRequest { attributes })).unwrap().into_inner()
+        let answer = self.runtime.block_on(client.check(CheckRequest { attributes }));
+        answer.map(tonic::Response::into_inner)
     }
 
     fn limit(&self, entries: &[(&str, &str)]) -> RateLimitResponse {
@@ -127,6 +140,72 @@ fn metadata_has_the_rules_and_the_dimensions_of_quotas_for_descriptors() {
     assert_eq!(field(&["outcome"]).as_deref(), Some("denied"));
     assert_eq!(field(&["rules"]).as_deref(), Some("paths.rule.istio-system"));
     assert_eq!(field(&["dimensions", "per-user", "user"]), None, "a denied request is not limited");
+}
+
+/// The answer of an external authorization server, with metadata of these names and values.
+pub(crate) fn answer_with_metadata(code: i32, metadata: &[(&str, &str)]) -> Vec<u8> {
+    let value = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let fields = metadata.iter().map(|(name, text)| ((*name).to_owned(), value(text))).collect();
+    let answer = CheckResponse {
+        status: Some(Status { code, ..Status::default() }),
+        dynamic_metadata: Some(Struct { fields }),
+        ..CheckResponse::default()
+    };
+    answer.encode_to_vec()
+}
+
+#[test]
+fn metadata_of_adapters_is_beside_that_of_the_server() {
+    let answer = Arc::new(Mutex::new(Vec::new()));
+    let first_answer = answer.clone();
+    let first = Recorder::start(move |_| Ok(first_answer.lock().unwrap().clone()));
+    let second = Recorder::start(|_| Ok(answer_with_metadata(0, &[("user", "bob"), ("team", "shop")])));
+    let asking = [("first", &first, "true"), ("second", &second, "request.path == \"/both\"")];
+    let asking = asking.map(|(name, server, condition)| {
+        let url = format!("http://{}", server.address);
+        format!(
+            "---
+kind: handler
+metadata: {{name: {name}, namespace: istio-system}}
+spec: {{compiledAdapter: extauthz, params: {{url: '{url}', timeout: 10s}}}}
+---
+kind: rule
+metadata: {{name: {name}, namespace: istio-system}}
+spec: {{match: '{condition}', actions: [{{handler: {name}, instances: [request]}}]}}
+"
+        )
+    });
+    let instance = "kind: instance
+metadata: {name: request, namespace: istio-system}
+spec: {compiledTemplate: authorization, params: {action: {path: request.path}}}
+";
+    let envoy = Envoy::start_with(&format!("{instance}{}", asking.concat()), &[]);
+    let set = |code: i32, metadata: &[(&str, &str)]| {
+        *answer.lock().unwrap() = answer_with_metadata(code, metadata);
+    };
+    let own = |metadata: &Option<Struct>, name: &str| match &metadata.as_ref().unwrap().fields.get(name)?.kind
+    {
+        Some(Kind::StringValue(text)) => Some(text.clone()),
+        other => panic!("{other:?}"),
+    };
+    set(0, &[("user", "alice"), ("mixer_adapter", "forged")]);
+    let allowed = envoy.check("/both").dynamic_metadata;
+    // The first action's value of a name applies.
+    assert_eq!(["user", "team"].map(|name| own(&allowed, name).unwrap()), ["alice", "shop"]);
+    assert_eq!(text(allowed.as_ref(), &["outcome"]).as_deref(), Some("allowed"));
+    set(7, &[("user", "alice")]);
+    let denied = envoy.check("/one");
+    assert_eq!(own(&denied.dynamic_metadata, "user").as_deref(), Some("alice"));
+    assert_eq!(text(denied.dynamic_metadata.as_ref(), &["outcome"]).as_deref(), Some("denied"));
+    assert_eq!(denied.status.unwrap().details, [], "clients do not receive it");
+    // 16 KiB with the name and the lengths, and a byte more.
+    let longest = "x".repeat((16 << 10) - 15);
+    set(0, &[("user", &longest)]);
+    assert_eq!(own(&envoy.check("/one").dynamic_metadata, "user"), Some(longest.clone()));
+    set(0, &[("user", &format!("{longest}x"))]);
+    let failed = envoy.try_check("/one").unwrap_err();
+    assert_eq!(failed.code(), tonic::Code::Unavailable);
+    assert!(failed.message().contains("16385 bytes of metadata; the limit is 16384"), "{failed}");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct AnswerDetails {
     pub dimensions: Vec<QuotaDimensions>,
     /// The failures of other parts of a denied request. Such an answer is not cached.
     pub failures: FailureTexts,
+    /// Metadata of adapters for the proxy: an encoded `google.protobuf.Struct`.
+    pub metadata: Vec<u8>,
 }
 
 impl AnswerDetails {
@@ -47,7 +49,11 @@ impl AnswerDetails {
             size_of::<QuotaDimensions>() + quota.len() + pairs_size(values)
         });
         let rules = self.rules.len() * size_of::<Arc<str>>();
-        size_of::<Self>() + rules + pairs_size(&self.outputs) + dimensions.sum::<usize>()
+        size_of::<Self>()
+            + rules
+            + pairs_size(&self.outputs)
+            + dimensions.sum::<usize>()
+            + self.metadata.len()
     }
 }
 

@@ -17,8 +17,8 @@ pub(crate) const METADATA: &str = "mixer_adapter";
 /// Longest output of an adapter that is in the metadata, in bytes.
 const MAX_OUTPUT: usize = 4_096;
 
-/// Returns the encoded metadata of a decision on a request of `principal`. All of it is below one key, because filters of one kind share
-/// a namespace.
+/// Returns the encoded metadata of a decision on a request of `principal`: that of adapters, and the server's own, which is below one key,
+/// because filters of one kind share a namespace.
 pub(crate) fn decision_metadata(
     id: &str,
     outcome: CheckOutcome,
@@ -27,7 +27,7 @@ pub(crate) fn decision_metadata(
     details: &AnswerDetails,
     cache: Option<&CacheUse>,
 ) -> Vec<u8> {
-    under_own_key(|metadata| {
+    under_own_key(&details.metadata, |metadata| {
         metadata.text("decision_id", id);
         metadata.text("outcome", CheckOutcome::NAMES[outcome as usize]);
         if let Some((code, message)) = denial {
@@ -66,7 +66,7 @@ pub(crate) fn decision_metadata(
 
 /// Returns the encoded metadata of a rate limit decision, with the quotas past their limits by mode.
 pub(crate) fn quota_metadata(id: &str, outcome: RateLimitOutcome, results: &[DescriptorResult]) -> Vec<u8> {
-    under_own_key(|metadata| {
+    under_own_key(&[], |metadata| {
         metadata.text("decision_id", id);
         metadata.text("outcome", RateLimitOutcome::NAMES[outcome as usize]);
         for (name, mode) in [
@@ -95,8 +95,9 @@ fn write_cache(metadata: &mut StructWriter, cache: &CacheUse) {
 /// Maximum number of names in the metadata of an answer.
 const MAX_NAMES: usize = 32;
 
-fn under_own_key(write: impl FnOnce(&mut StructWriter)) -> Vec<u8> {
-    let mut metadata = StructWriter::new();
+/// Writes below the own key, after other metadata: of several values of a key the last one applies.
+fn under_own_key(others: &[u8], write: impl FnOnce(&mut StructWriter)) -> Vec<u8> {
+    let mut metadata = StructWriter::after(others);
     metadata.nested(METADATA, write);
     metadata.finish()
 }

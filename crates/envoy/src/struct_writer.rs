@@ -26,6 +26,13 @@ impl StructWriter {
         Self(Vec::with_capacity(CAPACITY))
     }
 
+    /// Continues an encoded struct.
+    pub(crate) fn after(encoded: &[u8]) -> Self {
+        let mut writer = Self::new();
+        writer.0.extend_from_slice(encoded);
+        writer
+    }
+
     /// Returns the encoded message.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.0

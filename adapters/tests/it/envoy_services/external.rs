@@ -1,10 +1,19 @@
 //! Other services that decide about requests through Envoy.
 
+use mixer_adapter::prost::Message as _;
+use mixer_adapter_envoy::proto::envoy::service::auth::v3::CheckRequest;
+
 use super::{
     mesh::{Mesh, configured},
-    support::{Server, debian::Cerbos, envoy::is_there},
+    support::{
+        Server,
+        debian::Cerbos,
+        envoy::is_there,
+        http::{echo, raw},
+        recorder::Recorder,
+    },
 };
-use crate::external_decisions::DENYING;
+use crate::{decisions::answer_with_metadata, external_decisions::DENYING};
 
 /// Asks a decision service about the user, the action and the todos that headers name: about one by the paths `/configured` and
 /// `/discovered`, which say where the endpoint comes from, and about two by `/two`.
@@ -190,4 +199,33 @@ fn a_client_of_envoy_receives_the_denial_of_another_server() {
     assert_eq!(denied.header("content-type"), Some("application/json"));
     drop(other);
     assert_eq!(mesh.get("/shop", &[]).status, 503);
+}
+
+#[test]
+fn another_server_receives_the_body_and_its_metadata_reaches_envoy() {
+    if !is_there() {
+        return;
+    }
+    let other = Recorder::start(|_| Ok(answer_with_metadata(0, &[("user", "alice")])));
+    let config = asking_server(&other.address)
+        .replace("path: request.path}", "path: request.path, properties: {':body': 'request.body | \"\"'}}");
+    // Clients see the metadata in headers.
+    let shown = |bootstrap: String| {
+        let header = |name: &str, path: &str| {
+            let value = format!("'%DYNAMIC_METADATA(envoy.filters.http.ext_authz:{path})%'");
+            format!("{{header: {{key: {name}, value: {value}}}}}")
+        };
+        let headers = [header("x-user", "user"), header("x-outcome", "mixer_adapter:outcome")].join(", ");
+        let name = "            name: routes\n";
+        assert!(bootstrap.contains(name), "{bootstrap}");
+        bootstrap.replace(name, &format!("{name}            response_headers_to_add: [{headers}]\n"))
+    };
+    let mesh = Mesh::start_before(&config, &[], &[], &echo(), shown);
+    let head = "POST /shop HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\n";
+    let response = raw(&mesh.front(), &format!("{head}a=b"));
+    let shown = ["x-user", "x-outcome"].map(|name| response.header(name));
+    assert_eq!((response.status, shown), (200, [Some("alice"), Some("allowed")]));
+    let call = other.calls().pop().unwrap();
+    let attributes = CheckRequest::decode(call.message).unwrap().attributes.unwrap();
+    assert_eq!(attributes.request.unwrap().http.unwrap().body, "a=b");
 }

@@ -1,5 +1,8 @@
 use std::time::Duration;
 
+use prost::Message as _;
+use prost_types::Struct;
+
 use super::Code;
 use crate::proto::{
     Any, CheckResult, Status, google::rpc::LocalizedMessage, istio::policy::v1beta1::DirectHttpResponse,
@@ -102,6 +105,15 @@ impl Check {
     #[must_use]
     pub fn detail<M: prost::Name>(mut self, message: &M) -> Self {
         self.status.details.push(Any::pack(message));
+        self
+    }
+
+    /// Adds dynamic metadata for Envoy, which clients do not receive: a detail `google.protobuf.Struct`, at most 16 KiB. An answer that
+    /// allows may have it, too. A real Mixer drops it.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: &Struct) -> Self {
+        let type_url = "type.googleapis.com/google.protobuf.Struct".to_owned();
+        self.status.details.push(Any { type_url, value: metadata.encode_to_vec().into() });
         self
     }
 

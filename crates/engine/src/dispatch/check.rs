@@ -1,18 +1,20 @@
 //! Checks: the calls of the matching rules, and their merged answer (docs/behaviour/dispatch.md#phases-of-a-request).
 
 use std::{
+    cmp::Reverse,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use bytes::Bytes;
 use prost::Message as _;
+use prost_types::Struct;
 use tokio::time::Instant;
 
 use super::{
     DispatchError, FailureTexts, Request,
     calls::{CompletedCall, for_each_call},
-    direct_response::header_operations,
+    direct_response::{header_operations, take_metadata, undecodable},
     evaluator::Evaluator,
     max_wait,
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
@@ -49,7 +51,11 @@ struct DecodedAnswer {
     output: Option<Bytes>,
     /// Of an answer that allows.
     operations: Option<RouteDirective>,
+    metadata: Struct,
 }
+
+/// The position of an action: of its namespace's rules, and of its entry.
+type Position = (usize, usize);
 
 /// A check, with the results of calls in the order of completion.
 pub(super) struct Check<'r, 's> {
@@ -58,7 +64,9 @@ pub(super) struct Check<'r, 's> {
     /// The position of the namespace whose header operations apply.
     operating: usize,
     /// Header operations of adapters that allowed the request, with the positions of their actions.
-    adapter_operations: Vec<((usize, usize), RouteDirective)>,
+    adapter_operations: Vec<(Position, RouteDirective)>,
+    /// Metadata of adapters for the proxy, with the positions of their actions.
+    metadata: Vec<(Position, Struct)>,
     /// By index of the entry, of the rules whose header operations apply.
     pub(super) outputs: Vec<Option<Bytes>>,
     /// The rules whose adapters denied the request.
@@ -85,6 +93,7 @@ impl<'r, 's> Check<'r, 's> {
             merged: MergedResult::default(),
             operating: 0,
             adapter_operations: Vec::new(),
+            metadata: Vec::new(),
             outputs: Vec::new(),
             denying: Vec::new(),
             failure_details: Vec::new(),
@@ -136,6 +145,7 @@ impl<'r, 's> Check<'r, 's> {
                 self.details.dimensions = self.evaluator.quota_dimensions()?;
             }
         }
+        self.details.metadata = encode_metadata(self.metadata);
         self.evaluator.record.counts.omitted_details += self.merged.limit_details();
         Ok(finish(self.merged, self.details, self.evaluator))
     }
@@ -145,7 +155,7 @@ impl<'r, 's> Check<'r, 's> {
     fn add(&mut self, call: &CompletedCall<'_>) -> Option<Instant> {
         let decoded = decode(call);
         self.evaluator.record.trace(|| call.step(decoded.as_ref().map(|decoded| describe(&decoded.result))));
-        let DecodedAnswer { result, output, operations } = match decoded {
+        let DecodedAnswer { result, output, operations, metadata } = match decoded {
             Ok(decoded) => decoded,
             Err(status) => {
                 let failure = self.evaluator.failure(call, &status);
@@ -161,6 +171,9 @@ impl<'r, 's> Check<'r, 's> {
         let planned = &call.planned;
         let position = (planned.rules, planned.entry.index);
         self.adapter_operations.extend(operations.map(|operations| (position, operations)));
+        if self.evaluator.context.is_strict && !metadata.fields.is_empty() {
+            self.metadata.push((position, metadata));
+        }
         let form = planned.group.denial.as_deref().filter(|_| is_denied && !self.merged.is_denied());
         let status = form.and_then(|_| result.status.clone());
         self.merged.add(call.denial_name(), result);
@@ -223,24 +236,27 @@ impl<'r, 's> Check<'r, 's> {
     }
 }
 
-/// Decodes an adapter's result, with the output if its template has one, and the header operations if it allows.
+/// Merges and encodes the metadata of adapters. A name has the value of the first action.
+fn encode_metadata(mut all: Vec<(Position, Struct)>) -> Vec<u8> {
+    all.sort_by_key(|(position, _)| Reverse(*position));
+    let fields = all.into_iter().flat_map(|(_, metadata)| metadata.fields).collect();
+    Struct { fields }.encode_to_vec()
+}
+
+/// Decodes an adapter's result, with the output if its template has one, the header operations if it allows, and its metadata.
 fn decode(call: &CompletedCall<'_>) -> Result<DecodedAnswer, tonic::Status> {
     let bytes = call.answer.clone()?;
-    let (result, output) = match call.planned.destination.template.variety() {
+    let (mut result, output) = match call.planned.destination.template.variety() {
         Variety::CheckWithOutput => {
             let answer = WithOutput::decode(bytes).map_err(undecodable)?;
             (answer.result.unwrap_or_default(), answer.output)
         }
         _ => (CheckResult::decode(bytes).map_err(undecodable)?, None),
     };
+    let metadata = result.status.as_mut().map(take_metadata).transpose()?.unwrap_or_default();
     let status = result.status.as_ref().filter(|status| status.code == 0);
     let operations = status.map(header_operations).transpose().map_err(undecodable)?.flatten();
-    Ok(DecodedAnswer { result, output, operations })
-}
-
-/// The failure of a call whose answer is invalid.
-pub(super) fn undecodable(error: prost::DecodeError) -> tonic::Status {
-    tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
+    Ok(DecodedAnswer { result, output, operations, metadata })
 }
 
 fn finish(mut merged: MergedResult, details: AnswerDetails, evaluator: Evaluator<'_, '_>) -> CheckAnswer {

@@ -1,7 +1,8 @@
 //! What answers of adapters change besides the outcome: the response to a denied client (docs/behaviour/adapter-calls.md#direct-responses), and
-//! the headers of an allowed request.
+//! the headers of an allowed request, and the metadata for the proxy.
 
 use prost::{DecodeError, Message as _, Name as _};
+use prost_types::Struct;
 
 use crate::proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation};
 use mixer_adapter_core::proto::{Any, Status, istio::policy::v1beta1::DirectHttpResponse};
@@ -47,6 +48,32 @@ pub(super) fn header_operations(status: &Status) -> Result<Option<RouteDirective
     };
     let directive = RouteDirective::decode(detail.value.clone())?;
     Ok(Some(RouteDirective { direct_response_code: 0, direct_response_body: String::new(), ..directive }))
+}
+
+/// The longest metadata of an answer in bytes.
+const MAX_METADATA: usize = 16 << 10;
+
+/// Removes the metadata for the proxy, which clients must not receive, from the details of an answer: each `google.protobuf.Struct`.
+pub(super) fn take_metadata(status: &mut Status) -> Result<Struct, tonic::Status> {
+    let is_metadata = |detail: &Any| detail.message_name() == "google.protobuf.Struct";
+    if !status.details.iter().any(is_metadata) {
+        return Ok(Struct::default());
+    }
+    let (metadata, details) = std::mem::take(&mut status.details).into_iter().partition(is_metadata);
+    let metadata: Vec<Any> = metadata;
+    status.details = details;
+    let encoded = metadata.iter().map(|detail| &*detail.value).collect::<Vec<_>>().concat();
+    if encoded.len() > MAX_METADATA {
+        let error =
+            format!("the answer has {} bytes of metadata; the limit is {MAX_METADATA}", encoded.len());
+        return Err(tonic::Status::internal(error));
+    }
+    Struct::decode(&*encoded).map_err(undecodable)
+}
+
+/// The failure of a call whose answer is invalid.
+pub(super) fn undecodable(error: DecodeError) -> tonic::Status {
+    tonic::Status::internal(format!("the answer cannot be decoded: {error}"))
 }
 
 /// Maps a code of `google.rpc` to an HTTP status (docs/behaviour/adapter-calls.md#http-status-of-a-code).

@@ -15,7 +15,7 @@ use mixer_adapter_core::{
 use mixer_adapter_host::handler::Caller;
 use tonic::Status;
 
-use super::{AllocationMode, QuotaRequest, check::undecodable, evaluator::PlannedCall};
+use super::{AllocationMode, QuotaRequest, direct_response::undecodable, evaluator::PlannedCall};
 use crate::{
     handler::{QuotaParams, RuntimeHandler},
     resource_counts::InstanceCounts,
