@@ -18,6 +18,7 @@ mod messages;
 mod resources;
 mod secured;
 mod settings;
+mod shadow;
 mod upstreams;
 
 use crate::support;
