@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use tokio::runtime::Runtime;
 use tonic::Status;
@@ -56,12 +56,16 @@ impl Traces {
         runtime: &Runtime,
     ) -> Self {
         let headers = pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter();
-        let headers = headers.filter_map(|(name, value)| Some((name.parse::<HeaderName>().ok()?, value)));
+        let headers = headers.filter_map(|(name, value)| {
+            let mut value = HeaderValue::try_from(value).ok()?;
+            value.set_sensitive(true);
+            Some((name.parse::<HeaderName>().ok()?, value))
+        });
         let collector = Collector {
             http: http_client(tls, runtime.handle().clone()),
             url: url.to_owned(),
             protocol,
-            headers: headers.collect(),
+            headers: headers.collect::<HeaderMap>(),
             token: None,
             timeout: milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000),
         };

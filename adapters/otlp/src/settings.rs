@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use mixer_adapter_core::{
     adapter::{Faults, Settings},
     framework::is_framing_header,
-    http::HeaderName,
+    http::{HeaderMap, HeaderName, HeaderValue},
     value::ValueType,
 };
 use mixer_adapter_telemetry::{
@@ -30,7 +30,7 @@ pub struct OtlpSettings {
     pub(super) url: String,
     pub(super) protocol: Protocol,
     pub(super) token_file: String,
-    pub(super) headers: Vec<(HeaderName, String)>,
+    pub(super) headers: HeaderMap,
     /// Sorted by name.
     pub(super) resource: Vec<KeyValue>,
     pub(super) resource_attributes: HashSet<String>,
@@ -68,12 +68,13 @@ impl Settings for OtlpSettings {
         let headers = params.headers.into_iter().filter_map(|(name, value)| {
             let field = format!("headers[{name:?}]");
             let parsed = faults.check(&field, name.parse::<HeaderName>())?;
-            if is_framing_header(&parsed)
-                || !value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
-            {
+            let is_text = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+            let value = HeaderValue::try_from(value).ok().filter(|_| is_text && !is_framing_header(&parsed));
+            let Some(mut value) = value else {
                 faults.push(field, "delimits messages, or its value is not ASCII text");
                 return None;
-            }
+            };
+            value.set_sensitive(true);
             Some((parsed, value))
         });
         let headers = headers.collect();

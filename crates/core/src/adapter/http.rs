@@ -63,6 +63,7 @@ pub struct HttpResponse {
 pub struct HttpError {
     url: String,
     reason: String,
+    is_unsendable: bool,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -98,7 +99,7 @@ impl Http {
     /// Begins a request with a method.
     pub fn request(&self, method: Method, url: &str) -> HttpRequest {
         let request = Request::builder().method(method).uri(url).body(Bytes::new());
-        let request = request.map_err(|error| HttpError::new(url, error.to_string()));
+        let request = request.map_err(|error| HttpError::unsendable(url, error.to_string()));
         HttpRequest { http: self.clone(), request, secret: None, timeout: TIMEOUT }
     }
 }
@@ -119,7 +120,7 @@ impl HttpRequest {
             let url = format!("{uri}{separator}{name}={value}");
             let extended = url.parse();
             *request.uri_mut() =
-                extended.map_err(|error: InvalidUri| HttpError::new(url, error.to_string()))?;
+                extended.map_err(|error: InvalidUri| HttpError::unsendable(url, error.to_string()))?;
             Ok(request)
         });
         self
@@ -131,9 +132,17 @@ impl HttpRequest {
             (Ok(value), Ok(request)) => _ = request.headers_mut().insert(name, value),
             (Err(_), Ok(request)) => {
                 let reason = format!("the header {name} has a byte that is not allowed");
-                self.request = Err(HttpError::new(request.uri(), reason));
+                self.request = Err(HttpError::unsendable(request.uri(), reason));
             }
             (_, Err(_)) => {}
+        }
+        self
+    }
+
+    /// Sets headers. Values that are [sensitive](HeaderValue::set_sensitive) are not shown.
+    pub fn headers(mut self, headers: &HeaderMap) -> Self {
+        if let Ok(request) = &mut self.request {
+            request.headers_mut().extend(headers.clone());
         }
         self
     }
@@ -157,7 +166,7 @@ impl HttpRequest {
             Ok(body) => with_type.body(body),
             Err(error) => {
                 let request = with_type.request.and_then(|request| {
-                    Err(HttpError::new(request.uri(), format!("the body is not JSON: {error}")))
+                    Err(HttpError::unsendable(request.uri(), format!("the body is not JSON: {error}")))
                 });
                 Self { request, ..with_type }
             }
@@ -179,11 +188,11 @@ impl HttpRequest {
         let url = request.uri().clone();
         let host = url.host().unwrap_or_default();
         if !self.http.access.allows_host(host) {
-            return Err(HttpError::new(&url, format!("{host} is not in --allow-hosts")));
+            return Err(HttpError::unsendable(&url, format!("{host} is not in --allow-hosts")));
         }
         if let Some(secret) = &self.secret {
             if url.scheme() != Some(&Scheme::HTTPS) && !is_this_machine(host) {
-                return Err(HttpError::new(&url, "would send the secret in the clear: use https"));
+                return Err(HttpError::unsendable(&url, "would send the secret in the clear: use https"));
             }
             let token = secret.text().await;
             let token = token.map_err(|error| HttpError::new(&url, format!("{secret:?}: {error}")))?;
@@ -198,7 +207,8 @@ impl HttpRequest {
         match transport.send(request, self.timeout).await {
             Ok(response) => Ok(HttpResponse { url, response }),
             Err(error) => {
-                Err(HttpError { url: url.to_string(), reason: error.to_string(), source: Some(error) })
+                let reason = error.to_string();
+                Err(HttpError { source: Some(error), ..HttpError::new(&url, reason) })
             }
         }
     }
@@ -243,6 +253,15 @@ impl HttpResponse {
             .map_err(|error| self.error(format!("the answer is not as expected: {error}")))
     }
 
+    /// Decodes the body from protobuf.
+    ///
+    /// # Errors
+    /// A body that is not such a message.
+    pub fn protobuf<M: Message + Default>(&self) -> Result<M, HttpError> {
+        M::decode(self.body().clone())
+            .map_err(|error| self.error(format!("the answer is not as expected: {error}")))
+    }
+
     /// Decodes the message of a [gRPC call](Http::grpc) that ended in OK.
     ///
     /// # Errors
@@ -267,7 +286,17 @@ impl HttpResponse {
 
 impl HttpError {
     fn new(url: impl ToString, reason: impl Into<String>) -> Self {
-        Self { url: url.to_string(), reason: reason.into(), source: None }
+        Self { url: url.to_string(), reason: reason.into(), is_unsendable: false, source: None }
+    }
+
+    fn unsendable(url: impl ToString, reason: impl Into<String>) -> Self {
+        Self { is_unsendable: true, ..Self::new(url, reason) }
+    }
+
+    /// Returns whether the request itself is at fault, so that it cannot be sent later either: a URL or a header is invalid, or the configuration
+    /// may not reach the host.
+    pub fn is_unsendable(&self) -> bool {
+        self.is_unsendable
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mixer_adapter_core::{
     adapter::{Http, HttpError, HttpRequest, HttpResponse, Secret},
-    http::{HeaderName, StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
 };
 use prost::Message as _;
 
@@ -43,8 +43,8 @@ pub struct Collector {
     pub url: String,
     /// The protocol.
     pub protocol: Protocol,
-    /// Further headers of requests.
-    pub headers: Vec<(HeaderName, String)>,
+    /// Further headers of requests. Sensitive values are not shown.
+    pub headers: HeaderMap,
     /// The bearer token.
     pub token: Option<Secret>,
     /// How long a request takes at most.
@@ -81,17 +81,23 @@ impl Collector {
         signal: Signal,
         items: &ExportRequest,
     ) -> Result<PartialSuccess, ExportError> {
-        let answer = self.request(signal, items).send().await;
-        let answer = answer.map_err(|error| ExportError::Temporary(error, Duration::ZERO))?;
+        let answer = self.request(signal, items).send().await.map_err(|error| {
+            if error.is_unsendable() {
+                ExportError::Permanent(error)
+            } else {
+                ExportError::Temporary(error, Duration::ZERO)
+            }
+        })?;
         let is_temporary = is_temporary(&answer);
         let retry_after = answer.header("retry-after").and_then(|seconds| seconds.parse().ok());
         let retry_after = retry_after.map_or(Duration::ZERO, Duration::from_secs).min(MAX_RETRY_AFTER);
         let response = match self.protocol {
             Protocol::Grpc => answer.grpc::<ExportResponse>(),
-            // Not every collector answers with a message.
-            Protocol::Http => answer
-                .success()
-                .map(|answer| ExportResponse::decode(answer.body().clone()).unwrap_or_default()),
+            // Some collectors answer in JSON.
+            Protocol::Http => answer.success().and_then(|answer| match answer.body().trim_ascii_start() {
+                [b'{', ..] => Ok(ExportResponse::default()),
+                _ => answer.protobuf(),
+            }),
         };
         match response {
             Ok(response) => Ok(response.partial_success.unwrap_or_default()),
@@ -110,9 +116,7 @@ impl Collector {
                 .header(header::CONTENT_TYPE, "application/x-protobuf")
                 .body(items.encode_to_vec()),
         };
-        let headers = self.headers.iter().cloned();
-        let request = headers.fold(request, |request, (name, value)| request.header(name, &value));
-        let request = request.timeout(self.timeout);
+        let request = request.headers(&self.headers).timeout(self.timeout);
         match &self.token {
             Some(token) => request.bearer(token),
             None => request,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderName, Request, Response, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use mixer_adapter_core::{
     adapter::Access,
     adapter::Http,
@@ -32,6 +32,8 @@ enum Answer {
     Accepts,
     /// A status of HTTP, and the seconds after which it may accept the request.
     Status(u16, Option<u64>),
+    /// A status of 200 with a body that is not protobuf.
+    Text(&'static str),
     /// A status of gRPC.
     Grpc(&'static str),
     /// Rejects this number of messages.
@@ -76,6 +78,7 @@ impl HttpTransport for FakeCollector {
                 Answer::Status(status, Some(seconds)) => {
                     Response::builder().status(status).header("retry-after", seconds).body(Bytes::new())
                 }
+                Answer::Text(body) => Response::builder().body(Bytes::from_static(body.as_bytes())),
                 Answer::Grpc(code) => Response::builder().header("grpc-status", code).body(Bytes::new()),
                 Answer::IsAway => return Err("connection refused".into()),
                 Answer::Hangs => {
@@ -93,14 +96,21 @@ impl FakeCollector {
     }
 
     fn exporter(self: &Arc<Self>, protocol: Protocol, limits: ExportLimits) -> Exporter {
+        self.exporter_to("http://collector:4317/", protocol, limits)
+    }
+
+    fn exporter_to(self: &Arc<Self>, url: &str, protocol: Protocol, limits: ExportLimits) -> Exporter {
+        let mut tenant = HeaderValue::from_static("shop");
+        tenant.set_sensitive(true);
         let collector = Collector {
             http: Http::new(Some(self.clone()), Access::unrestricted()),
-            url: "http://collector:4317/".to_owned(),
+            url: url.to_owned(),
             protocol,
-            headers: vec![(HeaderName::from_static("x-tenant"), "shop".to_owned())],
+            headers: HeaderMap::from_iter([(HeaderName::from_static("x-tenant"), tenant)]),
             token: None,
             timeout: 10 * SECOND,
         };
+        assert!(!format!("{collector:?}").contains("shop"), "{collector:?}");
         let (exporter, task) = Exporter::new(collector, Signal::Traces, limits, Events::default());
         tokio::spawn(task);
         exporter
@@ -208,6 +218,26 @@ async fn what_is_not_accepted_is_counted_as_lost_and_the_next_batch_is_sent() {
     add(&exporter, 40);
     sleep(SECOND).await;
     assert_eq!((collector.received().len(), exporter.lost()), (4, 30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_http_that_is_not_of_the_protocol_is_no_delivery() {
+    let answers =
+        [Answer::Text(""), Answer::Text(" {}"), Answer::Text("<html></html>"), Answer::Text("hello")];
+    let collector = FakeCollector::answering(answers);
+    let exporter = collector.exporter(Protocol::Http, limits());
+    add(&exporter, 40);
+    sleep(SECOND).await;
+    assert_eq!((collector.sizes().len(), exporter.lost()), (4, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_sent_is_not_repeated() {
+    let collector = FakeCollector::answering([]);
+    let exporter = collector.exporter_to("http://a b/", Protocol::Http, limits());
+    add(&exporter, 10);
+    sleep(SECOND).await;
+    assert_eq!((collector.sizes().len(), exporter.lost()), (0, 10));
 }
 
 #[tokio::test(start_paused = true)]
