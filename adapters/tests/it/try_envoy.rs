@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
+    net::TcpListener,
     path::PathBuf,
     process::Stdio,
 };
@@ -92,7 +93,26 @@ fn without_an_envoy_and_without_python_it_says_what_to_install() {
 
 #[test]
 fn a_program_that_is_no_envoy_is_an_error() {
-    let ran = binary().args(["try", "--envoy", "/bin/false"]).output().unwrap();
+    let ran =
+        binary().args(["try", "--envoy-listen", "127.0.0.1:0", "--envoy", "/bin/false"]).output().unwrap();
     let errors = String::from_utf8(ran.stderr).unwrap();
     assert!(ran.status.code() == Some(1) && errors.contains("Envoy did not start"), "{errors}");
+}
+
+#[test]
+fn a_configuration_with_faults_and_an_address_in_use_are_errors() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let fails = |flag: &str, value: &str| {
+        let ran = binary().args(["try", "--envoy", "/bin/false", flag, value]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+        String::from_utf8(ran.stderr).unwrap()
+    };
+    let errors = fails("--config", "missing.yaml");
+    assert!(errors.contains("missing.yaml: error: cannot be read: No such file"), "{errors}");
+    let errors = fails("--envoy-listen", &taken);
+    assert!(
+        errors.contains(&format!("Envoy cannot listen on {taken}; --envoy-listen 127.0.0.1:0")),
+        "{errors}"
+    );
 }

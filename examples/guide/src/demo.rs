@@ -132,7 +132,8 @@ mod tests {
         let handler = FakeMixer::with::<Handler>().params(&*format!("url: '{url}'"));
         let failed = handler.check::<Authorization>(instance("alice")).await;
         failed.expect_error(Code::Unavailable, "the answer is 503 Service Unavailable");
-        let handler = FakeMixer::with::<Handler>().params(&*format!("{{url: '{url}', on_error: ALLOW}}"));
+        let config = format!("{{url: '{url}', on_error: ALLOW}}");
+        let handler = FakeMixer::with::<Handler>().params(&*config);
         handler.check::<Authorization>(instance("alice")).await.expect_allowed();
     }
 }

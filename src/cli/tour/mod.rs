@@ -16,6 +16,7 @@ use anyhow::Context as _;
 use clap::Args;
 use http::{HeaderName, Response};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 
 use super::{program::Program, signals::Signals, value_parsers};
 use install::temporary_directory;
@@ -109,6 +110,15 @@ impl Tour {
         is_demonstration: bool,
     ) -> anyhow::Result<()> {
         let Running { config, folder, server, envoy: proxy } = running;
+        if self.config.is_some() && !config.contains("://") {
+            output(&["validate", config]).await?;
+        }
+        // Several Envoys can listen on a port, each for some of its connections.
+        let listen = self.envoy_listen.to_string();
+        let is_free = TcpListener::bind(&listen).await;
+        is_free.with_context(|| {
+            format!("Envoy cannot listen on {listen}; --envoy-listen 127.0.0.1:0 takes a free port")
+        })?;
         let upstream = match &self.upstream {
             Some(upstream) => upstream.clone(),
             None => start_upstream().await?.to_string(),
@@ -118,16 +128,12 @@ impl Tour {
             flags.extend(["--log", "warn"]);
         }
         let server = server.insert(ServerProcess::start(config, &flags).await?);
-        let listen = self.envoy_listen.to_string();
         let bootstrap =
             ["envoy-config", "--config", config, "--upstream", &upstream, "--address", &server.grpc];
         let ports = ["--envoy-listen", &listen, "--envoy-admin", "127.0.0.1:0"];
         let descriptor: &[&str] = if is_demonstration { &["--descriptor", "user=x-user"] } else { &[] };
         let bootstrap = output(&[&bootstrap, &ports[..], descriptor].concat()).await?;
-        let envoy = EnvoyProcess::start(program, folder.path(), &bootstrap)
-            .await
-            .with_context(|| format!("see above; if {listen} is in use, give --envoy-listen 127.0.0.1:0"))?;
-        let envoy = proxy.insert(envoy);
+        let envoy = proxy.insert(EnvoyProcess::start(program, folder.path(), &bootstrap).await?);
         super::print(&format!(
             "Envoy           http://{} (its admin page: http://{})\nthis server     gRPC on {}, admin page http://{}\n\
              configuration   {config} (edit it: the server reads it again)\n\n",

@@ -33,9 +33,9 @@ pub(super) fn own(arguments: &[&str]) -> anyhow::Result<Command> {
 /// The output of this program with a command.
 pub(super) async fn output(arguments: &[&str]) -> anyhow::Result<String> {
     let ran = own(arguments)?.output().await?;
-    let error = String::from_utf8_lossy(&ran.stderr);
-    anyhow::ensure!(ran.status.success(), "{}: {}", arguments[0], error.trim());
-    Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+    let [printed, error] = [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    anyhow::ensure!(ran.status.success(), "{}:\n{}", arguments[0], (printed + &error).trim());
+    Ok(printed)
 }
 
 /// A server of this program; killed when this is dropped.
