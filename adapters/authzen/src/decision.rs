@@ -1,12 +1,23 @@
 //! The answers of the service.
 
-use mixer_adapter_core::{Check, Code};
+use mixer_adapter_core::{
+    Check, Code,
+    prost::Message as _,
+    prost_types::{ListValue, NullValue, Struct, Value, value::Kind},
+};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 /// Limits on the texts of a denial.
 const MAX_CHARACTERS: usize = 500;
 const MAX_LANGUAGES: usize = 8;
+
+/// Limits on a context that becomes metadata: its size in bytes, and its nested values.
+const MAX_METADATA: usize = 8 << 10;
+const MAX_DEPTH: usize = 16;
+
+/// The name of the context in the metadata.
+const METADATA: &str = "authzen";
 
 /// A decision, and the context with its reasons.
 #[derive(Debug, Deserialize)]
@@ -38,11 +49,17 @@ impl Decisions {
 }
 
 impl Decision {
-    /// Returns the answer to the request. The text of a denial is the reason for users, in English if there are several.
+    /// Returns the answer to the request, with the context as metadata.
     pub(super) fn into_check(self) -> Check {
-        if self.decision {
-            return Check::allow();
+        let check = if self.decision { Check::allow() } else { self.denial() };
+        match metadata(self.context) {
+            Some(metadata) => check.with_metadata(&metadata),
+            None => check,
         }
+    }
+
+    /// Denies the request. The text is the reason for users, in English if there are several.
+    fn denial(&self) -> Check {
         // `reason_admin` must not be sent to users.
         let reason = match &self.context["reason_user"] {
             Json::Null => &self.context["reason"],
@@ -65,6 +82,34 @@ impl Decision {
     }
 }
 
+/// Returns the metadata with a context; `None` if it has no fields or exceeds a limit.
+fn metadata(context: Json) -> Option<Struct> {
+    if context.as_object().is_none_or(serde_json::Map::is_empty) {
+        return None;
+    }
+    let metadata = Struct { fields: [(METADATA.to_owned(), value(context, MAX_DEPTH)?)].into() };
+    (metadata.encoded_len() <= MAX_METADATA).then_some(metadata)
+}
+
+/// Converts a value with at most `depth` levels of nested values.
+fn value(json: Json, depth: usize) -> Option<Value> {
+    let inner = |json| value(json, depth.checked_sub(1)?);
+    let kind = match json {
+        Json::Null => Kind::NullValue(NullValue::NullValue.into()),
+        Json::Bool(truth) => Kind::BoolValue(truth),
+        Json::Number(number) => Kind::NumberValue(number.as_f64()?),
+        Json::String(text) => Kind::StringValue(text),
+        Json::Array(items) => {
+            Kind::ListValue(ListValue { values: items.into_iter().map(inner).collect::<Option<_>>()? })
+        }
+        Json::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, json)| Some((name, inner(json)?)));
+            Kind::StructValue(Struct { fields: fields.collect::<Option<_>>()? })
+        }
+    };
+    Some(Value { kind: Some(kind) })
+}
+
 fn cut(text: &str) -> String {
     text.chars().take(MAX_CHARACTERS).collect()
 }
@@ -73,10 +118,15 @@ fn cut(text: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use mixer_adapter_core::{prost::Message as _, proto::google::rpc::LocalizedMessage};
+    use mixer_adapter_core::proto::{Any, google::rpc::LocalizedMessage};
     use serde_json::json;
 
     use super::*;
+
+    fn details(check: &Check, is_metadata: bool) -> Vec<&Any> {
+        let named = |detail: &&Any| detail.type_url.ends_with("Struct") == is_metadata;
+        check.details().iter().filter(named).collect()
+    }
 
     fn denied(context: Json) -> Check {
         let answer = json!({ "decision": false, "context": context });
@@ -97,9 +147,8 @@ mod tests {
             },
         }));
         assert_eq!(check.status().message, "Insufficient privileges. Contact your administrator");
-        let languages = check
-            .details()
-            .iter()
+        let languages = details(&check, false)
+            .into_iter()
             .map(|detail| LocalizedMessage::decode(detail.value.clone()).unwrap().locale);
         assert_eq!(languages.collect::<Vec<_>>(), ["en-403", "es-403"]);
         assert_eq!(denied(json!({ "reason": "resource not found" })).status().message, "resource not found");
@@ -112,7 +161,26 @@ mod tests {
         for context in contexts {
             let check = denied(context.clone());
             assert_eq!(check.status().message, "denied by the decision service", "{context}");
-            assert!(check.details().is_empty());
+            assert!(details(&check, false).is_empty());
+        }
+    }
+
+    #[test]
+    fn the_context_is_metadata_of_each_decision() {
+        let context = json!({ "obligations": [{ "id": "log", "level": 2 }], "mfa": true, "none": null });
+        for decision in [true, false] {
+            let check = Decision { decision, context: context.clone() }.into_check();
+            assert_eq!(check.is_allowed(), decision);
+            let metadata = Struct::decode(details(&check, true)[0].value.clone()).unwrap();
+            let shown = format!("{metadata:?}");
+            for part in ["\"authzen\"", "\"obligations\"", "\"log\"", "NumberValue(2.0)", "BoolValue(true)"] {
+                assert!(shown.contains(part), "{part}: {shown}");
+            }
+        }
+        let deep = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
+        for none in [json!(null), json!({}), json!("x"), json!({ "a": "x".repeat(8 << 10) }), deep] {
+            let check = Decision { decision: true, context: none }.into_check();
+            assert!(check.details().is_empty(), "{check:?}");
         }
     }
 
