@@ -183,6 +183,8 @@ impl HttpClient {
                 }
             },
         };
+        // A request of several writes would wait for the acknowledgement of the first one.
+        let connected = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
         connected.map_err(|source| HttpError::Connect { host: format!("{host}:{port}"), source })
     }
 

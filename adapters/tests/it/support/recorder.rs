@@ -41,6 +41,7 @@ impl Recorder {
         let recorded = calls.clone();
         runtime.spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
+                stream.set_nodelay(true).unwrap();
                 let (answer, recorded) = (answer.clone(), recorded.clone());
                 tokio::spawn(async move {
                     let mut connection = h2::server::handshake(stream).await.unwrap();
