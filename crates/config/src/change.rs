@@ -3,7 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use sha2::{Digest as _, Sha256};
+use mixer_adapter_core::framework::digest::Digest;
 
 use crate::{collection::Collection, name::ResourceName, resource::Resource};
 
@@ -103,13 +103,6 @@ impl Change {
 
 /// A digest of resources, in their order.
 fn version(resources: &[Arc<Resource>]) -> String {
-    let mut digest = Sha256::new();
-    for resource in resources {
-        let created = resource.created.map(|time| (time.seconds, time.nanos));
-        let content = (created, &resource.labels, &resource.annotations, &resource.spec);
-        digest.update(resource.name.to_string());
-        // Writing to a digest cannot fail.
-        let _ = serde_json::to_writer(&mut digest, &content);
-    }
-    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let digest = Digest::of(resources.iter().map(|resource| resource.digest().as_bytes()));
+    format!("{:016x}", digest.bits())
 }

@@ -13,7 +13,7 @@ use crate::{
     lines::Lines,
     name::{Kind, ResourceName},
     parsed::Parsed,
-    resource::Resource,
+    resource::{CachedDigest, Resource},
     validation_error::{Origin, ValidationError},
 };
 
@@ -178,6 +178,7 @@ fn bare(
         labels: BTreeMap::new(),
         annotations: nodes.map(|nodes| (SELECTOR.to_owned(), nodes.to_string())).into_iter().collect(),
         annotation_lines: BTreeMap::new(),
+        digest: CachedDigest::default(),
         origin: Origin { source: source.clone(), line: lines.line, column: lines.column },
         spec,
         unknown: Vec::new(),

@@ -12,7 +12,7 @@ use crate::{
     lines::Lines,
     name::{Kind, ResourceName},
     parsed::Parsed,
-    resource::Resource,
+    resource::{CachedDigest, Resource},
     scope::is_cluster_scoped,
     validation_error::{Origin, Position, ValidationError},
 };
@@ -215,6 +215,7 @@ impl Parser {
             collection,
             created,
             labels: texts(&json, "labels"),
+            digest: CachedDigest::default(),
             annotation_lines: annotations
                 .keys()
                 .map(|name| {

@@ -1,5 +1,6 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
+use mixer_adapter_core::framework::digest::Digest;
 use prost_types::Timestamp;
 use serde_json::Value as Json;
 
@@ -34,7 +35,26 @@ pub struct Resource {
     pub(super) lines: Lines,
     /// The lines of annotations.
     pub(super) annotation_lines: BTreeMap<String, u32>,
+    pub(super) digest: CachedDigest,
 }
+
+/// The digest of a resource as soon as it is needed. A clone has none, because its resource may be changed.
+#[derive(Debug, Default)]
+pub(super) struct CachedDigest(OnceLock<Digest>);
+
+impl Clone for CachedDigest {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for CachedDigest {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for CachedDigest {}
 
 impl Resource {
     /// Creates a resource without lines: made by a program, or received.
@@ -50,7 +70,19 @@ impl Resource {
             origin: Origin { source: source.into(), line: 0, column: 0 },
             lines: Lines::default(),
             annotation_lines: BTreeMap::new(),
+            digest: CachedDigest::default(),
         }
+    }
+
+    /// Returns a digest of its name, its metadata and its spec, which are not changed any more.
+    pub(crate) fn digest(&self) -> &Digest {
+        self.digest.0.get_or_init(|| {
+            let created = self.created.map(|time| (time.seconds, time.nanos));
+            let content = (created, &self.labels, &self.annotations, &self.spec);
+            // Maps with text keys can always be written.
+            let content = serde_json::to_vec(&content).unwrap_or_default();
+            Digest::of([self.name.to_string().as_bytes(), &content])
+        })
     }
 
     /// Returns whether it was received from a server or made by a program, and not read from a file in YAML or JSON.
