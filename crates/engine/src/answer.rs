@@ -44,7 +44,7 @@ pub struct AnswerDetails {
 
 impl AnswerDetails {
     /// The approximate size in bytes.
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let dimensions = self.dimensions.iter().map(|QuotaDimensions { quota, values }| {
             size_of::<QuotaDimensions>() + quota.len() + pairs_size(values)
         });

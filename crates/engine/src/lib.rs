@@ -37,7 +37,7 @@ mod snapshot;
 pub mod trace;
 mod wire;
 
-pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome};
+pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome, EncodedParts};
 pub use control::{Awaited, ConfigChange, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_outcome};
 pub use decision_id::{DecisionIds, is_decision_id};

@@ -1,7 +1,7 @@
 //! Metadata of answers, which Envoy passes to the access log and to later filters.
 
 use mixer_adapter_engine::{
-    AnswerKey, CheckOutcome, QuotaMode,
+    CheckOutcome, EncodedParts, QuotaMode,
     dispatch::{AnswerDetails, CacheUse, QuotaDimensions},
 };
 
@@ -34,34 +34,62 @@ pub(crate) fn decision_metadata(
             metadata.number("code", f64::from(code));
             metadata.text("message", message);
         }
-        if !details.failures.is_empty() {
-            metadata.text("failures", &details.failures.to_string());
-        }
         if !principal.is_empty() {
             metadata.text("source_principal", principal);
         }
-        if !details.rules.is_empty() {
-            metadata.text("rules", &details.rules.join(","));
+        let encoded = cache.and_then(|cache| cache.key.as_ref()).map(|key| {
+            key.encoded.get_or_init(|| EncodedParts {
+                details: entries(|metadata| write_details(metadata, details)),
+                names: entries(|metadata| {
+                    metadata.texts("key", key.names.iter().take(MAX_NAMES).map(|name| &**name));
+                }),
+            })
+        });
+        match encoded {
+            Some(encoded) => metadata.encoded(&encoded.details),
+            None => write_details(metadata, details),
         }
-        let mut outputs = details.outputs.iter().filter(|(_, value)| value.len() <= MAX_OUTPUT).peekable();
-        if outputs.peek().is_some() {
-            metadata.nested("outputs", |metadata| {
-                outputs.for_each(|(name, value)| metadata.text(name, value));
-            });
-        }
-        if !details.dimensions.is_empty() {
-            metadata.nested("dimensions", |metadata| {
-                for QuotaDimensions { quota, values } in &details.dimensions {
-                    metadata.nested(quota, |metadata| {
-                        values.iter().for_each(|(name, value)| metadata.text(name, value));
-                    });
+        if let Some(CacheUse { outcome, key, .. }) = cache {
+            metadata.nested("cache", |metadata| {
+                metadata.text("outcome", outcome.name());
+                if let (Some(key), Some(encoded)) = (key, encoded) {
+                    metadata.number("valid_for_seconds", key.valid_for.as_secs_f64());
+                    // Names of attributes, without their values.
+                    metadata.encoded(&encoded.names);
                 }
             });
         }
-        if let Some(cache) = cache {
-            metadata.nested("cache", |metadata| write_cache(metadata, cache));
-        }
     })
+}
+
+fn entries(write: impl FnOnce(&mut StructWriter)) -> Box<[u8]> {
+    let mut entries = StructWriter::new();
+    write(&mut entries);
+    entries.finish().into()
+}
+
+fn write_details(metadata: &mut StructWriter, details: &AnswerDetails) {
+    if !details.failures.is_empty() {
+        metadata.text("failures", &details.failures.to_string());
+    }
+    if !details.rules.is_empty() {
+        metadata.text("rules", &details.rules.join(","));
+    }
+    let mut outputs = details.outputs.iter().filter(|(_, value)| value.len() <= MAX_OUTPUT).peekable();
+    if outputs.peek().is_some() {
+        metadata.nested("outputs", |metadata| {
+            outputs.for_each(|(name, value)| metadata.text(name, value));
+        });
+    }
+    if !details.dimensions.is_empty() {
+        metadata.nested("dimensions", |metadata| {
+            for QuotaDimensions { quota, values } in &details.dimensions {
+                metadata.nested(quota, |metadata| {
+                    values.iter().for_each(|(name, value)| metadata.text(name, value));
+                });
+            }
+        });
+    }
 }
 
 /// Returns the encoded metadata of a rate limit decision, with the quotas past their limits by mode.
@@ -81,15 +109,6 @@ pub(crate) fn quota_metadata(id: &str, outcome: RateLimitOutcome, results: &[Des
             }
         }
     })
-}
-
-/// Writes how the cache was used, and the life and the key of the answer: names of attributes, without their values.
-fn write_cache(metadata: &mut StructWriter, cache: &CacheUse) {
-    metadata.text("outcome", cache.outcome.name());
-    if let Some(AnswerKey { valid_for, names }) = &cache.key {
-        metadata.number("valid_for_seconds", valid_for.as_secs_f64());
-        metadata.texts("key", names.iter().take(MAX_NAMES).map(|name| &**name));
-    }
 }
 
 /// Maximum number of names in the metadata of an answer.

@@ -38,6 +38,11 @@ impl StructWriter {
         self.0
     }
 
+    /// Writes encoded entries.
+    pub(crate) fn encoded(&mut self, entries: &[u8]) {
+        self.0.extend_from_slice(entries);
+    }
+
     pub(crate) fn text(&mut self, name: &str, text: &str) {
         self.value(name, STRING, text.as_bytes());
     }

@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
     time::Duration,
@@ -21,6 +21,7 @@ pub(super) struct CachedAnswer {
     references: Arc<References>,
     origin: Arc<AnswerOrigin>,
     names: Arc<[Box<str>]>,
+    encoded: Arc<OnceLock<EncodedParts>>,
     /// When it was evaluated.
     pub(super) created: Instant,
     expires: Instant,
@@ -69,6 +70,17 @@ pub struct AnswerKey {
     pub valid_for: Duration,
     /// Attributes, such as `request.path`, and keys of maps, such as `request.headers[x-user]`.
     pub names: Arc<[Box<str>]>,
+    /// What a service encodes once for all uses of the answer.
+    pub encoded: Arc<OnceLock<EncodedParts>>,
+}
+
+/// Parts of an answer as a service encodes them.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedParts {
+    /// Its [details](crate::dispatch::AnswerDetails).
+    pub details: Box<[u8]>,
+    /// The names of the parts of its key.
+    pub names: Box<[u8]>,
 }
 
 impl CachedAnswer {
@@ -91,6 +103,7 @@ impl CachedAnswer {
             references: Arc::new(references.clone()),
             origin: Arc::new(origin.clone()),
             names,
+            encoded: Arc::default(),
             created: now,
             expires,
             stale_until,
@@ -128,13 +141,20 @@ impl CachedAnswer {
     }
 
     pub(super) fn key(&self, now: Instant) -> AnswerKey {
-        AnswerKey { valid_for: self.expires.saturating_duration_since(now), names: self.names.clone() }
+        let valid_for = self.expires.saturating_duration_since(now);
+        AnswerKey { valid_for, names: self.names.clone(), encoded: self.encoded.clone() }
     }
 
-    /// The approximate size in bytes, including the names of the key, which answers may share.
+    /// The approximate size in bytes, including the names of the key, which answers may share, and the encoded parts.
     pub(super) fn size(&self) -> usize {
-        let contents =
-            self.answer.size() + self.references.size() + self.origin.size() + names_size(&self.names);
+        let details = &self.answer.details;
+        let rules: usize = details.rules.iter().map(|rule| rule.len()).sum();
+        let encoded = size_of::<EncodedParts>() + details.size() + rules + names_size(&self.names);
+        let contents = self.answer.size()
+            + self.references.size()
+            + self.origin.size()
+            + names_size(&self.names)
+            + encoded;
         size_of::<Self>() + size_of::<References>() + size_of::<AnswerOrigin>() + contents
     }
 }

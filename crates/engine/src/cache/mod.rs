@@ -27,7 +27,7 @@ use flights::Flights;
 use signature::{Key, Signatures};
 use store::Store;
 
-pub use cached_answer::AnswerKey;
+pub use cached_answer::{AnswerKey, EncodedParts};
 pub(crate) use cached_answer::{Cost, Evaluated, Found};
 pub use counts::{CacheCounts, CacheOutcome};
 pub(crate) use flights::{Joined, Leader};
