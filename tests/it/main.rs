@@ -23,6 +23,7 @@ mod protos;
 #[path = "support/referenced.rs"]
 mod referenced;
 mod reload;
+mod reuse;
 mod shadow;
 mod structure;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "tests of other packages use the rest")]

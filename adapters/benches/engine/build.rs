@@ -27,7 +27,7 @@ pub(super) fn time() {
     let parsed = start.elapsed();
     let (set, faults) = ConfigSet::of(resources);
     let build = |set: &ConfigSet, former: Option<&Snapshot>| {
-        let builder = SnapshotBuilder::new(set, Vec::new(), &host);
+        let builder = SnapshotBuilder::after(former, set, Vec::new(), &host);
         let options = BuildOptions::default();
         let built = runtime.block_on(builder.build(former, &connector, &options));
         built.map_err(|faults| format!("{:?}", faults.first())).expect("a good configuration").0

@@ -238,7 +238,7 @@ impl Apply for Controller {
             self.set = set;
             return Ok(());
         }
-        let builder = may_block(|| SnapshotBuilder::new(&set, faults, &self.host));
+        let builder = may_block(|| SnapshotBuilder::after(previous.as_deref(), &set, faults, &self.host));
         let (snapshot, faults) = builder.build(previous.as_deref(), &*self.connect, &self.options).await?;
         self.mixer.replace(snapshot);
         let deprecated = self.log_new_faults(&faults);

@@ -11,7 +11,7 @@ use super::attribute::{AttributeValue, Bag, StringMap, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
 /// The attributes for the fields of an output message.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outputs {
     message: MessageDescriptor,
     /// The slot in the extended vocabulary by field number.

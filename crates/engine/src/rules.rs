@@ -114,8 +114,8 @@ pub(crate) struct HeaderRule {
     pub(crate) vocabulary: Arc<Vocabulary>,
     /// Indices of the entries whose outputs can be read, with their slots in `vocabulary`.
     pub(crate) outputs: Vec<(usize, Outputs)>,
-    pub(crate) request: Vec<HeaderTemplate>,
-    pub(crate) response: Vec<HeaderTemplate>,
+    pub(crate) request: Arc<[HeaderTemplate]>,
+    pub(crate) response: Arc<[HeaderTemplate]>,
 }
 
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Table {
 impl Rules {
     fn slots(&self) -> impl Iterator<Item = u32> {
         let conditions = self.conditions.iter().filter_map(|condition| condition.expression.as_deref());
-        let operations = self.operations.iter().flat_map(|rule| rule.request.iter().chain(&rule.response));
+        let operations = self.operations.iter().flat_map(|rule| rule.request.iter().chain(&*rule.response));
         let headers = operations.flat_map(|template| &template.values);
         let groups = self.destinations.iter().flat_map(|destination| &destination.groups);
         let forms = groups.clone().filter_map(|group| group.denial.as_deref());

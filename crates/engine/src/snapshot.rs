@@ -1,6 +1,7 @@
 //! The snapshot: an immutable, compiled configuration. A request uses the same snapshot from start to end.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
@@ -21,6 +22,8 @@ use super::{
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) vocabulary: Arc<Vocabulary>,
+    /// What it was compiled from, which the builder of the next snapshot knows.
+    pub(crate) compiled: Arc<dyn Any + Send + Sync>,
     /// The slots of the words of the global dictionary; `None` for words that are not attributes.
     pub global_slots: Box<[Option<u32>]>,
     pub(crate) namespace_slots: NamespaceSlots,
@@ -156,6 +159,7 @@ impl Snapshot {
             used: Arc::default(),
             global_slots: global_slots(&vocabulary),
             vocabulary,
+            compiled: Arc::new(()),
             checks: Table::default(),
             reports: Table::default(),
             quotas: Table::default(),

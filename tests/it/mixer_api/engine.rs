@@ -93,7 +93,7 @@ spec:
 "#;
 
 /// Connects to nothing.
-struct Nowhere;
+pub(crate) struct Nowhere;
 
 impl Connect for Nowhere {
     fn connect<'a>(

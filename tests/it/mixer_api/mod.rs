@@ -1,6 +1,6 @@
 //! Whatever a proxy sends, the Mixer API answers: random bytes, and requests that are well formed but make no sense.
 
-mod engine;
+pub(crate) mod engine;
 #[cfg(feature = "envoy")]
 mod envoy_work;
 mod failures;

@@ -12,7 +12,7 @@ use mixer_adapter_core::{framework::suggest::suggest, value::ValueType};
 ///
 /// A vocabulary can extend another one; its own attributes take the slots after the base's. This is how the
 /// `output.*` attributes of an attribute generator are added for one rule without a copy.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vocabulary {
     base: Option<Arc<Vocabulary>>,
     slots: HashMap<Arc<str>, u32, RandomState>,

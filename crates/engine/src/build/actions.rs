@@ -1,40 +1,66 @@
 //! Rules and their actions.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
+    CompiledConfig,
     annotations::{ShadowedActions, denial_form, rule_settings},
     condition::{compile_condition, warn_of_condition},
     evasion,
     faults::of_expression,
     handlers::Handlers,
     headers::operations,
-    index::{language, of_kind, resolve},
+    index::{Index, language},
     instances::{InstanceSpec, Instances},
     rule_spec::{ActionSpec, RuleSpec},
     shadow::take_shadowed,
 };
 use crate::attribute::Vocabulary;
-use mixer_adapter_config::{ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::policy::v1beta1};
+use mixer_adapter_config::{
+    ConfigSet, Entry, Kind, Resource, ResourceName, Spec, ValidationError, proto::istio::policy::v1beta1,
+};
 
-/// Returns the rules, and separate rules with the actions in the shadow.
+/// Rules, each with a separate rule that has its actions in the shadow.
+pub(super) type Rules = Index<[Option<Arc<RuleSpec>>; 2]>;
+
 pub(super) fn read(
     set: &ConfigSet,
     handlers: &Handlers,
     instances: &Instances,
     vocabulary: &Arc<Vocabulary>,
+    former: Option<&CompiledConfig>,
     faults: &mut Vec<ValidationError>,
-) -> [Vec<RuleSpec>; 2] {
+) -> Rules {
     let usable = Usable { set, handlers, instances };
-    let [mut rules, mut shadow] = [const { Vec::new() }; 2];
-    for (resource, spec) in of_kind(set, Kind::Rule, faults) {
-        if let Spec::Rule(spec) = spec {
-            let [rule, shadowed] = rule(resource, spec, &usable, vocabulary, faults);
-            rules.extend(rule);
-            shadow.extend(shadowed);
-        }
+    let former = former.filter(|former| Arc::ptr_eq(vocabulary, &former.vocabulary));
+    let mut changed = HashSet::new();
+    if let Some(former) = former {
+        changed.extend(handlers.changed_since(&former.handlers));
+        changed.extend(instances.changed_since(&former.instances));
     }
-    [rules, shadow]
+    let former = |entry: &Arc<Entry>| {
+        let rule = former?.rules.find(entry)?;
+        // The text of an error may have a suggestion, which depends on all resources.
+        (!rule.has_errors() && !refers_to(entry, &changed)).then_some(rule)
+    };
+    Index::read(set, Kind::Rule, faults, former, |resource, spec, faults| match spec {
+        Spec::Rule(spec) => Ok(rule(resource, spec, &usable, vocabulary, faults)),
+        _ => Err(Vec::new()),
+    })
+}
+
+/// Returns whether a reference of a rule has one of these names among its meanings.
+fn refers_to(rule: &Entry, names: &HashSet<&ResourceName>) -> bool {
+    let Ok(Spec::Rule(spec)) = rule.spec.as_deref() else { return false };
+    let has = |reference: &str, kind: &Kind| {
+        let meanings = ResourceName::candidates(reference, kind, rule.name().namespace());
+        meanings.iter().any(|name| names.contains(name))
+    };
+    !names.is_empty()
+        && spec.actions.iter().any(|action| {
+            has(&action.handler, &Kind::Handler)
+                || action.instances.iter().any(|instance| has(instance, &Kind::Instance))
+        })
 }
 
 /// The resources that rules refer to.
@@ -50,7 +76,7 @@ fn rule(
     usable: &Usable<'_>,
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<ValidationError>,
-) -> [Option<RuleSpec>; 2] {
+) -> [Option<Arc<RuleSpec>>; 2] {
     let condition = read.r#match.trim().to_owned();
     let expression = match condition.as_str() {
         "" | "true" => None,
@@ -92,16 +118,18 @@ fn rule(
         let reason = "the rule has the form of a denial, and no action that denies";
         faults.push(resource.warning("", reason));
     }
-    let spec = |actions, headers| RuleSpec {
-        name: resource.name.clone(),
-        origin: resource.origin.clone(),
-        language: language(resource),
-        caching: settings.caching,
-        denial: denial.clone(),
-        condition: condition.clone(),
-        expression: expression.clone(),
-        actions,
-        headers,
+    let spec = |actions, headers| {
+        Arc::new(RuleSpec {
+            name: resource.name.clone(),
+            origin: resource.origin.clone(),
+            language: language(resource),
+            caching: settings.caching,
+            denial: denial.clone(),
+            condition: condition.clone(),
+            expression: expression.clone(),
+            actions,
+            headers,
+        })
     };
     let has_effect = headers.is_some() || actions.iter().any(|action| !action.instances.is_empty());
     [has_effect.then(|| spec(actions, headers)), (!shadowed.is_empty()).then(|| spec(shadowed, None))]
@@ -117,13 +145,13 @@ fn action(
 ) -> Option<ActionSpec> {
     let namespace = resource.name.namespace();
     let Usable { set, handlers, instances } = usable;
-    let found = resolve(set, &Kind::Handler, &action.handler, namespace, handlers);
+    let found = handlers.resolve(set, &Kind::Handler, &action.handler, namespace);
     let (handler, configured) =
         found.map_err(|why| faults.push(resource.error(&format!("actions[{index}].handler"), why))).ok()?;
     let mut compiled: Vec<InstanceSpec> = Vec::new();
     for (place, reference) in action.instances.iter().enumerate() {
         let field = format!("actions[{index}].instances[{place}]");
-        let found = match resolve(set, &Kind::Instance, reference, namespace, instances) {
+        let found = match instances.resolve(set, &Kind::Instance, reference, namespace) {
             Ok((_, found)) => found,
             Err(why) => {
                 faults.push(resource.error(&field, why));

@@ -34,8 +34,9 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
 }
 
 /// Adds a rule to the tables of a snapshot.
-pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
+pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
     let RuleSpec { name, origin, language, caching, denial, condition, expression, actions, headers } = rule;
+    let (language, caching) = (*language, *caching);
     let namespace = name.namespace().to_owned();
     let rule: Arc<str> = name.to_string().into();
     let place = RulePlace {
@@ -52,7 +53,7 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
             let variety = compiled.instance.template.variety();
             snapshot.has_dimensions_in_metadata |= compiled.instance.quota.dimensions_in_metadata;
             let rules = rules_of(table(snapshot, variety), &namespace, default_namespace);
-            let condition = rules.condition(language, &condition, expression.as_ref());
+            let condition = rules.condition(language, condition, expression.as_ref());
             let index = rules.entries;
             rules.entries += 1;
             let entry = Entry {
@@ -86,10 +87,12 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
     }
     if let Some(HeaderSpec { vocabulary, outputs, request, response }) = headers {
         let rules = rules_of(&mut snapshot.checks, &namespace, default_namespace);
-        let condition = rules.condition(language, &condition, expression.as_ref());
+        let condition = rules.condition(language, condition, expression.as_ref());
         let outputs = outputs
-            .into_iter()
-            .filter_map(|(action, place, outputs)| Some((*check_entries.get(&(action, place))?, outputs)))
+            .iter()
+            .filter_map(|(action, place, outputs)| {
+                Some((*check_entries.get(&(*action, *place))?, outputs.clone()))
+            })
             .collect();
         let is_counted = rules.counted_rule.as_ref() == Some(&rule);
         rules.operations.push(HeaderRule {
@@ -97,10 +100,10 @@ pub(super) fn add(rule: RuleSpec, opened: &OpenHandlers, default_namespace: &str
             counts: (!is_counted).then_some(counts),
             caching,
             condition,
-            vocabulary,
+            vocabulary: vocabulary.clone(),
             outputs,
-            request,
-            response,
+            request: request.clone(),
+            response: response.clone(),
         });
     }
 }

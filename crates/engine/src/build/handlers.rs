@@ -11,11 +11,13 @@ use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
 
 use super::{
-    index::{read_all, resolve},
+    CompiledConfig,
+    index::Index,
     instances::InstanceSpec,
     rule_spec::{ActionSpec, RuleSpec},
     schemas::Adapters,
 };
+use crate::instance::Instance;
 use mixer_adapter_config::{
     self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError, findings,
     proto::istio::policy::v1beta1::Connection,
@@ -41,8 +43,8 @@ pub struct HandlerSpec {
     pub name: ResourceName,
     /// The adapter and its configuration.
     pub backend: BackendSpec,
-    /// The instances of its calls: their `Type` messages by full name, and the names of their templates.
-    pub instances: BTreeMap<String, (String, Any)>,
+    /// The instances of its calls by full name.
+    instances: BTreeMap<Arc<str>, Arc<Instance>>,
     /// Whether its answers do not count.
     is_shadow: bool,
     resource: Resource,
@@ -78,7 +80,7 @@ pub(super) struct ResolvedHandler {
     templates: Vec<Arc<DynamicTemplate>>,
 }
 
-pub(super) type Handlers = BTreeMap<ResourceName, ResolvedHandler>;
+pub(super) type Handlers = Index<ResolvedHandler>;
 
 impl ResolvedHandler {
     /// Returns whether the adapter supports the template.
@@ -98,9 +100,12 @@ pub(super) fn read(
     set: &ConfigSet,
     adapters: &Adapters,
     host: &Host,
+    former: Option<&CompiledConfig>,
     faults: &mut Vec<ValidationError>,
 ) -> Handlers {
-    read_all(set, Kind::Handler, faults, |resource, spec, faults| match spec {
+    let former = former.filter(|former| adapters.is_same(&former.adapters));
+    let former = |entry: &_| former?.handlers.find(entry);
+    Index::read(set, Kind::Handler, faults, former, |resource, spec, faults| match spec {
         Spec::Handler(spec) => handler(set, resource, spec, adapters, host, faults),
         _ => Err(Vec::new()),
     })
@@ -120,7 +125,7 @@ fn handler(
         Target::Resource(reference) => reference,
     };
     let (_, adapter) =
-        resolve(set, &Kind::Adapter, reference, resource.name.namespace(), adapters).map_err(|why| {
+        adapters.resolve(set, &Kind::Adapter, reference, resource.name.namespace()).map_err(|why| {
             let mut why = why.to_string();
             if host.adapters().find(reference).is_some() {
                 why.push_str(&format!(
@@ -222,27 +227,17 @@ fn in_process(
 /// Returns the used handlers, each with the instances of its calls, and the unused ones.
 pub(super) fn by_use(
     handlers: &Handlers,
-    rules: &[RuleSpec],
+    rules: &[Arc<RuleSpec>],
 ) -> (Vec<Arc<HandlerSpec>>, Vec<Arc<HandlerSpec>>) {
-    let mut instances: BTreeMap<&ResourceName, BTreeMap<String, (String, Any)>> = BTreeMap::new();
+    let mut instances: BTreeMap<&ResourceName, BTreeMap<_, _>> = BTreeMap::new();
     for action in rules.iter().flat_map(|rule| &rule.actions) {
         let of_handler = instances.entry(&action.handler).or_default();
-        for instance in &action.instances {
-            let inferred = Any {
-                // Without a slash, as Mixer's session client sends it
-                // (docs/behaviour/sessions.md#the-bypass-adapter).
-                type_url: instance.instance.template.type_name().to_owned(),
-                value: instance.instance.inferred_type().into(),
-            };
-            of_handler.insert(
-                instance.instance.name.to_string(),
-                (instance.instance.template.name().to_owned(), inferred),
-            );
-        }
+        of_handler
+            .extend(action.instances.iter().map(|spec| (spec.instance.name.clone(), spec.instance.clone())));
     }
     let specs = handlers.iter().map(|(name, configured)| {
         let ResolvedHandler { resource, backend, .. } = configured;
-        let instances = instances.get(name).cloned().unwrap_or_default();
+        let instances = instances.remove(name).unwrap_or_default();
         let (name, backend, resource) = (name.clone(), backend.clone(), resource.clone());
         Arc::new(HandlerSpec { name, backend, instances, is_shadow: false, resource })
     });
@@ -283,7 +278,8 @@ pub(super) fn validate(
                 template.is_some_and(|served| served.variety == Variety::Report)
             });
         if only_reports {
-            refused.extend(invalid.into_iter().map(|(instance, _)| (spec.name.clone(), instance.clone())));
+            refused
+                .extend(invalid.into_iter().map(|(instance, _)| (spec.name.clone(), instance.to_string())));
         }
         only_reports
     });
@@ -291,11 +287,12 @@ pub(super) fn validate(
 }
 
 /// Removes instances that adapters refuse.
-pub(super) fn remove(rules: &mut [RuleSpec], refused: &BTreeSet<(ResourceName, String)>) {
+pub(super) fn remove(rules: &mut [Arc<RuleSpec>], refused: &BTreeSet<(ResourceName, String)>) {
     if refused.is_empty() {
         return;
     }
     for rule in rules {
+        let rule = Arc::make_mut(rule);
         let outputs = rule.headers.iter().flat_map(|headers| &headers.outputs);
         // Outputs are found by the positions of their instances.
         let fixed: BTreeSet<usize> = outputs.map(|(action, ..)| *action).collect();
@@ -323,8 +320,8 @@ impl HandlerSpec {
                 parts.push(connection.encode_to_vec());
                 parts.push(adapter_config.as_ref().map(Any::encode_to_vec).unwrap_or_default());
                 if *session_based {
-                    for (instance, (_, inferred)) in &self.instances {
-                        parts.push(instance.clone().into_bytes());
+                    for (instance, inferred) in self.types() {
+                        parts.push(instance.as_bytes().to_vec());
                         parts.push(inferred.encode_to_vec());
                     }
                 }
@@ -354,10 +351,22 @@ impl HandlerSpec {
         InferredTypes::new(self.inferred_type_of_each(adapter).map(|(_, inferred)| inferred).collect())
     }
 
-    fn inferred_type_of_each(&self, adapter: &AdapterInfo) -> impl Iterator<Item = (&String, InferredType)> {
-        self.instances.iter().filter_map(|(instance, (template, any))| {
-            let served = adapter.templates.iter().find(|served| served.name == template)?;
-            Some((instance, InferredType::new(instance, served.name, any.value.clone())))
+    fn inferred_type_of_each(
+        &self,
+        adapter: &AdapterInfo,
+    ) -> impl Iterator<Item = (&Arc<str>, InferredType)> {
+        self.instances.iter().filter_map(|(name, instance)| {
+            let served = adapter.templates.iter().find(|served| served.name == instance.template.name())?;
+            Some((name, InferredType::new(&**name, served.name, instance.inferred_type())))
+        })
+    }
+
+    /// The `Type` messages of the instances of its calls by full name.
+    pub(super) fn types(&self) -> impl Iterator<Item = (&Arc<str>, Any)> {
+        self.instances.iter().map(|(name, instance)| {
+            // Without a slash, as Mixer's session client sends it (docs/behaviour/sessions.md#the-bypass-adapter).
+            let type_url = instance.template.type_name().to_owned();
+            (name, Any { type_url, value: instance.inferred_type().into() })
         })
     }
 
@@ -405,7 +414,7 @@ impl HandlerSpec {
 
     /// The names of the templates of its calls.
     fn templates(&self) -> BTreeSet<&str> {
-        self.instances.values().map(|(template, _)| template.as_str()).collect()
+        self.instances.values().map(|instance| instance.template.name()).collect()
     }
 
     /// Returns whether it is a handler of this process that has calls with answers. An adapter that only reports may listen on a port or write

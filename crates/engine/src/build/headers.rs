@@ -67,7 +67,7 @@ pub(super) fn operations(
                 operation(resource, &format!("{field}[{index}]"), template, &extended, faults)
             })
             .collect();
-        compiled.map_err(|found| faults.extend(found)).ok()
+        compiled.map(Arc::from).map_err(|found| faults.extend(found)).ok()
     });
     Some(HeaderSpec { vocabulary: Arc::new(extended), outputs, request: request?, response: response? })
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use super::{
+    CompiledConfig,
     annotations::quota_settings,
     faults::{of_compilation, of_expression},
-    index::{language, read_all, resolve},
+    index::{Index, language},
     schemas::Templates,
 };
 use crate::{
@@ -18,9 +19,7 @@ use crate::{
     output::Outputs,
     rules::Bindings,
 };
-use mixer_adapter_config::{
-    self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError,
-};
+use mixer_adapter_config::{self as config, ConfigSet, Kind, Resource, Spec, Target, ValidationError};
 use mixer_adapter_core::{
     framework::{
         dynamic::{DescriptorSet, DynamicTemplate},
@@ -47,15 +46,19 @@ impl InstanceSpec {
     }
 }
 
-pub(super) type Instances = BTreeMap<ResourceName, InstanceSpec>;
+pub(super) type Instances = Index<InstanceSpec>;
 
 pub(super) fn read(
     set: &ConfigSet,
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
+    former: Option<&CompiledConfig>,
     faults: &mut Vec<ValidationError>,
 ) -> Instances {
-    read_all(set, Kind::Instance, faults, |resource, spec, faults| match spec {
+    let former = former
+        .filter(|former| Arc::ptr_eq(vocabulary, &former.vocabulary) && templates.is_same(&former.templates));
+    let former = |entry: &_| former?.instances.find(entry);
+    Index::read(set, Kind::Instance, faults, former, |resource, spec, faults| match spec {
         Spec::Instance(spec) => instance(set, resource, spec, templates, vocabulary, faults),
         _ => Err(Vec::new()),
     })
@@ -89,7 +92,7 @@ fn instance(
     let (source, template) = match &spec.template {
         Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name)?),
         Target::Resource(reference) => {
-            let found = resolve(set, &Kind::Template, reference, resource.name.namespace(), templates);
+            let found = templates.resolve(set, &Kind::Template, reference, resource.name.namespace());
             (TemplateSource::Resource, found.map_err(|why| vec![resource.error("template", why)])?.1.clone())
         }
     };

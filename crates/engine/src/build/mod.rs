@@ -141,7 +141,7 @@ impl FieldPolicy {
 /// A parsed, resolved and compiled configuration whose handlers are not opened yet.
 #[derive(Debug)]
 pub struct SnapshotBuilder {
-    vocabulary: Arc<Vocabulary>,
+    compiled: CompiledConfig,
     live: Part,
     /// The actions in the shadow.
     shadow: Part,
@@ -150,18 +150,29 @@ pub struct SnapshotBuilder {
     allowed: BTreeSet<String>,
 }
 
+/// What a snapshot was compiled from. The next snapshot shares what did not change.
+#[derive(Debug, Default)]
+struct CompiledConfig {
+    vocabulary: Arc<Vocabulary>,
+    templates: schemas::Templates,
+    adapters: schemas::Adapters,
+    handlers: handlers::Handlers,
+    instances: instances::Instances,
+    rules: actions::Rules,
+}
+
 /// Rules and the handlers that they use.
 #[derive(Debug)]
 struct Part {
     handlers: Vec<Arc<HandlerSpec>>,
-    rules: Vec<RuleSpec>,
+    rules: Vec<Arc<RuleSpec>>,
 }
 
 impl Part {
     /// Has adapters validate the handlers that rules use.
     fn new(
         used: Vec<Arc<HandlerSpec>>,
-        mut rules: Vec<RuleSpec>,
+        mut rules: Vec<Arc<RuleSpec>>,
         host: &Host,
         faults: &mut Vec<ValidationError>,
     ) -> Self {
@@ -177,21 +188,42 @@ impl Part {
 impl SnapshotBuilder {
     /// Compiles a set of resources, whose `faults` so far are given. `host` has the adapters of this process, to
     /// which `compiledAdapter` refers.
-    pub fn new(set: &ConfigSet, mut faults: Vec<ValidationError>, host: &Host) -> Self {
-        let vocabulary = Arc::new(schemas::vocabulary(set, &mut faults));
-        let templates = schemas::templates(set, &mut faults);
-        let adapters = schemas::adapters(set, &templates, &mut faults);
-        let handlers = handlers::read(set, &adapters, host, &mut faults);
-        let instances = instances::read(set, &templates, &vocabulary, &mut faults);
-        let [rules, shadow] = actions::read(set, &handlers, &instances, &vocabulary, &mut faults);
+    pub fn new(set: &ConfigSet, faults: Vec<ValidationError>, host: &Host) -> Self {
+        Self::after(None, set, faults, host)
+    }
+
+    /// Compiles a set as [`new`](Self::new) does, except for what a snapshot of the same host was compiled from.
+    pub fn after(
+        former: Option<&Snapshot>,
+        set: &ConfigSet,
+        mut faults: Vec<ValidationError>,
+        host: &Host,
+    ) -> Self {
+        let former = former.and_then(|former| former.compiled.downcast_ref::<CompiledConfig>());
+        let vocabulary = schemas::vocabulary(set, &mut faults);
+        let vocabulary = match former {
+            Some(former) if *former.vocabulary == vocabulary => former.vocabulary.clone(),
+            _ => Arc::new(vocabulary),
+        };
+        let templates = schemas::templates(set, former, &mut faults);
+        let adapters = schemas::adapters(set, &templates, former, &mut faults);
+        let handlers = handlers::read(set, &adapters, host, former, &mut faults);
+        let instances = instances::read(set, &templates, &vocabulary, former, &mut faults);
+        let compiled = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
         faults.extend(lint(set, |name| instances.get(name).is_some_and(instances::InstanceSpec::is_quota)));
-        let (used, mut unused) = handlers::by_use(&handlers, &rules);
-        let (shadowed, _) = handlers::by_use(&handlers, &shadow);
+        let rules =
+            |index: usize| compiled.iter().filter_map(move |(_, parts)| parts[index].clone()).collect();
+        let [rules, shadow]: [Vec<_>; 2] = [rules(0), rules(1)];
+        let compiled =
+            CompiledConfig { vocabulary, templates, adapters, handlers, instances, rules: compiled };
+        let handlers = &compiled.handlers;
+        let (used, mut unused) = handlers::by_use(handlers, &rules);
+        let (shadowed, _) = handlers::by_use(handlers, &shadow);
         unused.retain(|spec| shadowed.iter().all(|shadowed| shadowed.name != spec.name));
         handlers::validate(unused, host, &mut faults);
         let live = Part::new(used, rules, host, &mut faults);
         let shadow = Part::new(shadowed, shadow, host, &mut faults);
-        Self { vocabulary, live, shadow, faults, allowed: set.allowed_deprecated() }
+        Self { compiled, live, shadow, faults, allowed: set.allowed_deprecated() }
     }
 
     /// Returns the faults of the configuration. Fields that the policy rejects are errors.
@@ -225,7 +257,7 @@ impl SnapshotBuilder {
         if is_rejected || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
             return Err(faults);
         }
-        let vocabulary = self.vocabulary;
+        let vocabulary = self.compiled.vocabulary.clone();
         let unreported = Unreported(connect);
         let connect = if options.is_shadow { &unreported } else { connect };
         let mut snapshot =
@@ -235,6 +267,7 @@ impl SnapshotBuilder {
             return Err(faults);
         }
         snapshot.has_faults = has_faults;
+        snapshot.compiled = Arc::new(self.compiled);
         snapshot.shadow_kind = options.is_shadow.then_some(ShadowKind::Configuration);
         let cache_counts = former.map(|former| former.cache_counts.clone()).unwrap_or_default();
         snapshot.cache = CheckCache::new(options.check_cache, cache_counts.clone());
@@ -280,7 +313,7 @@ impl Part {
             rules: self.rules.len(),
             ..Snapshot::empty()
         };
-        for rule in self.rules {
+        for rule in &self.rules {
             assemble::add(rule, &opened, &options.default_namespace, &mut snapshot);
         }
         snapshot

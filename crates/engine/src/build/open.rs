@@ -69,7 +69,7 @@ impl Connect for Connector {
                     Ok(Box::new(RemoteBackend::new(adapter, config)) as BoxBackend)
                 }
                 BackendSpec::Remote { connection, adapter_config, session_based: true } => {
-                    let types = spec.instances.iter().map(|(name, (_, any))| (name.clone(), any.clone()));
+                    let types = spec.types().map(|(name, inferred)| (name.to_string(), inferred));
                     let new = NewSession {
                         adapter_config: adapter_config.clone(),
                         inferred_types: types.collect(),

@@ -14,7 +14,7 @@ use crate::{
 use mixer_adapter_config::{Origin, ResourceName};
 
 /// A parsed and resolved rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RuleSpec {
     pub(super) name: ResourceName,
     /// Where it is written.
@@ -38,11 +38,11 @@ pub(super) struct ActionSpec {
     pub(super) instances: Vec<InstanceSpec>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct HeaderSpec {
     pub(super) vocabulary: Arc<Vocabulary>,
     /// The action and instance whose output is read, and its index in the vocabulary.
     pub(super) outputs: Vec<(usize, usize, Outputs)>,
-    pub(super) request: Vec<HeaderTemplate>,
-    pub(super) response: Vec<HeaderTemplate>,
+    pub(super) request: Arc<[HeaderTemplate]>,
+    pub(super) response: Arc<[HeaderTemplate]>,
 }

@@ -1,14 +1,13 @@
 //! Attributes, templates and adapters of a configuration.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use prost_reflect::MessageDescriptor;
 
-use super::index::{of_kind, read_all, resolve};
+use super::{CompiledConfig, index::Index};
 use crate::attribute::{ENVOY, Vocabulary, standard_attributes};
 use mixer_adapter_config::{
-    ConfigSet, Kind, Resource, ResourceName, Spec, ValidationError,
-    proto::istio::mixer::adapter::model::v1beta1::Info,
+    ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::mixer::adapter::model::v1beta1::Info,
 };
 use mixer_adapter_core::{
     framework::{
@@ -19,8 +18,8 @@ use mixer_adapter_core::{
     value::ValueType,
 };
 
-pub(super) type Templates = BTreeMap<ResourceName, Arc<DynamicTemplate>>;
-pub(super) type Adapters = BTreeMap<ResourceName, AdapterSpec>;
+pub(super) type Templates = Index<Arc<DynamicTemplate>>;
+pub(super) type Adapters = Index<AdapterSpec>;
 
 /// An adapter resource, which describes an out-of-process adapter.
 #[derive(Debug)]
@@ -43,9 +42,8 @@ pub fn standard() -> Vocabulary {
 /// Merges the attributes of all manifests into a vocabulary; without any manifest, returns the standard one.
 pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> Vocabulary {
     let mut vocabulary = Vocabulary::new();
-    let manifests = of_kind(set, Kind::AttributeManifest, faults);
-    for (resource, spec) in &manifests {
-        let Spec::AttributeManifest(manifest) = spec else { continue };
+    let declare = |resource: &Resource, spec: &Spec, faults: &mut Vec<ValidationError>| {
+        let Spec::AttributeManifest(manifest) = spec else { return Err(Vec::new()) };
         for (name, info) in &manifest.attributes {
             let value_type = ValueType::try_from(info.value_type).unwrap_or_default();
             let field = format!("attributes[{name:?}].value_type");
@@ -59,8 +57,10 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> 
                 faults.push(resource.error(&field, reason));
             }
         }
-    }
-    if manifests.is_empty() {
+        Ok(())
+    };
+    let manifests = Index::read(set, Kind::AttributeManifest, faults, |_| None, declare);
+    if manifests.iter().next().is_none() {
         vocabulary.declare_standard();
     }
     for name in IDENTITY {
@@ -76,8 +76,13 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> 
     vocabulary
 }
 
-pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> Templates {
-    read_all(set, Kind::Template, faults, |resource, spec, _| {
+pub(super) fn templates(
+    set: &ConfigSet,
+    former: Option<&CompiledConfig>,
+    faults: &mut Vec<ValidationError>,
+) -> Templates {
+    let former = |entry: &_| former?.templates.find(entry);
+    Index::read(set, Kind::Template, faults, former, |resource, spec, _| {
         let Spec::Template(template) = spec else { return Err(Vec::new()) };
         let template =
             DescriptorSet::from_base64(&template.descriptor).and_then(|set| DynamicTemplate::new(&set));
@@ -89,9 +94,12 @@ pub(super) fn templates(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> T
 pub(super) fn adapters(
     set: &ConfigSet,
     templates: &Templates,
+    former: Option<&CompiledConfig>,
     faults: &mut Vec<ValidationError>,
 ) -> Adapters {
-    read_all(set, Kind::Adapter, faults, |resource, spec, faults| {
+    let former = former.filter(|former| templates.is_same(&former.templates));
+    let former = |entry: &_| former?.adapters.find(entry);
+    Index::read(set, Kind::Adapter, faults, former, |resource, spec, faults| {
         let Spec::Adapter(info) = spec else { return Err(Vec::new()) };
         if !is_valid_name(resource.name.name()) {
             let reason = format!(
@@ -114,7 +122,7 @@ fn adapter(
     let namespace = resource.name.namespace();
     let mut served = Vec::new();
     for (index, reference) in info.templates.iter().enumerate() {
-        let found = resolve(set, &Kind::Template, reference, namespace, templates);
+        let found = templates.resolve(set, &Kind::Template, reference, namespace);
         let (_, template) = found.map_err(|why| resource.error(&format!("templates[{index}]"), why))?;
         served.push(template.clone());
     }

@@ -44,10 +44,10 @@ impl<'s> Check<'_, 's> {
                 self.details.add_outputs(rule, &extra);
             }
             let RouteDirective { request_header_operations, response_header_operations, .. } = directive;
-            for template in &rule.request {
+            for template in &*rule.request {
                 self.evaluator.operate(rule, template, &extra, request_header_operations);
             }
-            for template in &rule.response {
+            for template in &*rule.response {
                 self.evaluator.operate(rule, template, &extra, response_header_operations);
             }
         }
