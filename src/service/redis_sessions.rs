@@ -20,7 +20,7 @@ use prost::Message as _;
 
 /// How long a call waits for Redis.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// How long other servers can learn that a session was closed: one that was away from Redis for longer opens it again.
+/// How long other servers can learn that a session was closed. A server that cannot reach Redis for longer opens it again.
 const CLOSED: Duration = Duration::from_secs(600);
 
 /// Sessions in Redis: for each a hash with the request that created it and the claims of its owners, and for each instance the id of its

@@ -13,7 +13,7 @@ use http::{Request, StatusCode, request::Parts};
 
 /// An HTTP service on a free port of this machine, for adapters that ask one.
 ///
-/// It has a thread of its own, so that a test without a runtime can start one, and runs until the test program ends.
+/// It runs on its own thread until the test program ends, so that a test without a runtime can start one.
 ///
 /// ```
 /// use mixer_adapter::testing::FakeService;

@@ -14,7 +14,7 @@ const FURTHER: &str = "evaluations.";
 pub(super) struct Question {
     #[serde(flatten)]
     first: Evaluation,
-    /// All evaluations, if there are several. Absent parts are those of `first`, which is an empty element itself.
+    /// All evaluations, if there are several. Parts that an element lacks come from `first`, whose own element is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     evaluations: Vec<Evaluation>,
     #[serde(skip_serializing_if = "Option::is_none")]

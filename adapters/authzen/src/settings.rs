@@ -37,7 +37,7 @@ pub struct AuthZenSettings {
 pub(super) struct ServiceUrl {
     /// Scheme, host and port.
     origin: String,
-    /// The path of one of several services of a host, without a slash at the end.
+    /// The path of the service on its host, without a slash at the end.
     path: String,
 }
 

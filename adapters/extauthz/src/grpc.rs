@@ -153,10 +153,13 @@ impl Header {
     }
 }
 
+fn removed(name: String) -> HeaderOperation {
+    HeaderOperation::new(Operation::Remove, name, "")
+}
+
 impl From<OkHttpResponse> for RouteDirective {
     /// Envoy replaces headers of the request and adds headers to the response, unless the service says otherwise.
     fn from(ok: OkHttpResponse) -> Self {
-        let removed = |name: String| HeaderOperation::new(Operation::Remove, name, "");
         let parameters = ok.query_parameters_to_set.into_iter();
         let set = parameters
             .map(|set| HeaderOperation::new(Operation::Replace, format!("?{}", set.key), set.value));

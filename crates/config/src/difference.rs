@@ -8,7 +8,7 @@ use crate::bounded::truncate;
 const MAX_FIELDS: usize = 3;
 /// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 120;
-/// Parts of the names of fields whose values are not shown, nor those of the fields in them.
+/// Parts of the names of fields whose values are not shown; nor are the values of fields in them.
 const SECRET: [&str; 8] =
     ["authorization", "cookie", "credential", "headers", "key", "password", "secret", "token"];
 

@@ -17,7 +17,7 @@ pub(crate) const METADATA: &str = "mixer_adapter";
 /// Longest output of an adapter that is in the metadata, in bytes.
 const MAX_OUTPUT: usize = 4_096;
 
-/// Returns the encoded metadata of a decision on a request of `principal`: that of adapters, and the server's own, which is below one key,
+/// Returns the encoded metadata of a decision on a request of `principal`: metadata of adapters, and the server's own below one key,
 /// because filters of one kind share a namespace.
 pub(crate) fn decision_metadata(
     id: &str,

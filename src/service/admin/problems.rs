@@ -148,7 +148,7 @@ pub(super) struct Problems {
 pub(super) struct Problem {
     pub(super) level: Level,
     pub(super) kind: Kind,
-    /// The full name of the handler or another resource; empty if there is none.
+    /// The full name of the handler or another resource, or an empty text.
     pub(super) name: String,
     pub(super) text: String,
     /// The times of the first and the last failure, in seconds since the Unix epoch.

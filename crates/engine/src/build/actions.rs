@@ -49,7 +49,7 @@ pub(super) fn read(
     })
 }
 
-/// Returns whether a reference of a rule has one of these names among its meanings.
+/// Returns whether a reference of a rule may mean one of these names.
 fn refers_to(rule: &Entry, names: &HashSet<&ResourceName>) -> bool {
     let Ok(Spec::Rule(spec)) = rule.spec.as_deref() else { return false };
     let has = |reference: &str, kind: &Kind| {

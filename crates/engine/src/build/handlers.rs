@@ -104,11 +104,16 @@ pub(super) fn read(
     faults: &mut Vec<ValidationError>,
 ) -> Handlers {
     let former = former.filter(|former| adapters.is_same(&former.adapters));
-    let former = |entry: &_| former?.handlers.find(entry);
-    Index::read(set, Kind::Handler, faults, former, |resource, spec, faults| match spec {
-        Spec::Handler(spec) => handler(set, resource, spec, adapters, host, faults),
-        _ => Err(Vec::new()),
-    })
+    Index::read(
+        set,
+        Kind::Handler,
+        faults,
+        |entry| former?.handlers.find(entry),
+        |resource, spec, faults| match spec {
+            Spec::Handler(spec) => handler(set, resource, spec, adapters, host, faults),
+            _ => Err(Vec::new()),
+        },
+    )
 }
 
 fn handler(

@@ -8,8 +8,7 @@ use mixer_adapter_config::{
     ConfigSet, Entry, Kind, ResolveError, Resource, ResourceName, Spec, ValidationError,
 };
 
-/// The compiled resources of a kind, also those that are not usable, by namespace and name, which is the order in which rules are
-/// evaluated.
+/// The compiled resources of a kind by namespace and name: the order in which rules are evaluated. Includes resources that are not usable.
 #[derive(Debug)]
 pub(super) struct Index<T>(BTreeMap<ResourceName, Arc<Compiled<T>>>);
 
@@ -52,7 +51,7 @@ impl<T> Index<T> {
                 Arc::new(Compiled { entry: entry.clone(), value, faults })
             });
             for fault in &compiled.faults {
-                // Several resources have the same fault of another one, and those of specs may be known.
+                // Several resources can have the same fault of another one, and faults of specs may be known.
                 let is_its_own = entry.spec.is_ok() && fault.resource.as_ref() == Some(entry.name());
                 if is_its_own || !faults.contains(fault) {
                     faults.push(fault.clone());
@@ -63,7 +62,7 @@ impl<T> Index<T> {
         Self(compiled.collect())
     }
 
-    /// Returns what was compiled of the same resource.
+    /// Returns the result of the same resource.
     pub(super) fn find(&self, entry: &Arc<Entry>) -> Option<&Arc<Compiled<T>>> {
         self.0.get(entry.name()).filter(|compiled| Arc::ptr_eq(&compiled.entry, entry))
     }
@@ -79,10 +78,10 @@ impl<T> Index<T> {
         if self.is_same(former) {
             return HashSet::new();
         }
-        let is_same = |(name, compiled): &(&ResourceName, &Arc<Compiled<T>>)| {
-            former.0.get(name).is_some_and(|former| Arc::ptr_eq(former, compiled))
-        };
-        let new = self.0.iter().filter(|compiled| !is_same(compiled)).map(|(name, _)| name);
+        let new = self.0.iter().filter(|(name, compiled)| {
+            former.0.get(*name).is_none_or(|former| !Arc::ptr_eq(former, compiled))
+        });
+        let new = new.map(|(name, _)| name);
         let gone = former.0.keys().filter(|name| !self.0.contains_key(name));
         new.chain(gone).collect()
     }

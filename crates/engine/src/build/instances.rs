@@ -57,11 +57,16 @@ pub(super) fn read(
 ) -> Instances {
     let former = former
         .filter(|former| Arc::ptr_eq(vocabulary, &former.vocabulary) && templates.is_same(&former.templates));
-    let former = |entry: &_| former?.instances.find(entry);
-    Index::read(set, Kind::Instance, faults, former, |resource, spec, faults| match spec {
-        Spec::Instance(spec) => instance(set, resource, spec, templates, vocabulary, faults),
-        _ => Err(Vec::new()),
-    })
+    Index::read(
+        set,
+        Kind::Instance,
+        faults,
+        |entry| former?.instances.find(entry),
+        |resource, spec, faults| match spec {
+            Spec::Instance(spec) => instance(set, resource, spec, templates, vocabulary, faults),
+            _ => Err(Vec::new()),
+        },
+    )
 }
 
 /// The templates of this program, to which `compiledTemplate` refers.

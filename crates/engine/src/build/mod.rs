@@ -150,7 +150,7 @@ pub struct SnapshotBuilder {
     allowed: BTreeSet<String>,
 }
 
-/// What a snapshot was compiled from. The next snapshot shares what did not change.
+/// The compiled resources of a snapshot. The next snapshot shares the unchanged ones.
 #[derive(Debug, Default)]
 struct CompiledConfig {
     vocabulary: Arc<Vocabulary>,

@@ -81,13 +81,18 @@ pub(super) fn templates(
     former: Option<&CompiledConfig>,
     faults: &mut Vec<ValidationError>,
 ) -> Templates {
-    let former = |entry: &_| former?.templates.find(entry);
-    Index::read(set, Kind::Template, faults, former, |resource, spec, _| {
-        let Spec::Template(template) = spec else { return Err(Vec::new()) };
-        let template =
-            DescriptorSet::from_base64(&template.descriptor).and_then(|set| DynamicTemplate::new(&set));
-        template.map(Arc::new).map_err(|error| vec![resource.error("descriptor", error.to_string())])
-    })
+    Index::read(
+        set,
+        Kind::Template,
+        faults,
+        |entry| former?.templates.find(entry),
+        |resource, spec, _| {
+            let Spec::Template(template) = spec else { return Err(Vec::new()) };
+            let template =
+                DescriptorSet::from_base64(&template.descriptor).and_then(|set| DynamicTemplate::new(&set));
+            template.map(Arc::new).map_err(|error| vec![resource.error("descriptor", error.to_string())])
+        },
+    )
 }
 
 /// Reads the adapters. As in Mixer, an adapter whose name is not valid is used; it is a fault nevertheless.
@@ -98,18 +103,23 @@ pub(super) fn adapters(
     faults: &mut Vec<ValidationError>,
 ) -> Adapters {
     let former = former.filter(|former| templates.is_same(&former.templates));
-    let former = |entry: &_| former?.adapters.find(entry);
-    Index::read(set, Kind::Adapter, faults, former, |resource, spec, faults| {
-        let Spec::Adapter(info) = spec else { return Err(Vec::new()) };
-        if !is_valid_name(resource.name.name()) {
-            let reason = format!(
-                "{:?} is not a valid name of an adapter; write at most 63 lower-case letters, digits and hyphens, such as my-adapter",
-                resource.name.name()
-            );
-            faults.push(resource.error("", reason));
-        }
-        adapter(set, resource, info, templates).map_err(|fault| vec![*fault])
-    })
+    Index::read(
+        set,
+        Kind::Adapter,
+        faults,
+        |entry| former?.adapters.find(entry),
+        |resource, spec, faults| {
+            let Spec::Adapter(info) = spec else { return Err(Vec::new()) };
+            if !is_valid_name(resource.name.name()) {
+                let reason = format!(
+                    "{:?} is not a valid name of an adapter; write at most 63 lower-case letters, digits and hyphens, such as my-adapter",
+                    resource.name.name()
+                );
+                faults.push(resource.error("", reason));
+            }
+            adapter(set, resource, info, templates).map_err(|fault| vec![*fault])
+        },
+    )
 }
 
 /// As in Mixer, a template that does not resolve invalidates the whole adapter.

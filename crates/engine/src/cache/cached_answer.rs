@@ -70,7 +70,7 @@ pub struct AnswerKey {
     pub valid_for: Duration,
     /// Attributes, such as `request.path`, and keys of maps, such as `request.headers[x-user]`.
     pub names: Arc<[Box<str>]>,
-    /// What a service encodes once for all uses of the answer.
+    /// The parts of a response that a service encodes once for all uses of the answer.
     pub encoded: Arc<OnceLock<EncodedParts>>,
 }
 

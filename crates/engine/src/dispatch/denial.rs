@@ -156,7 +156,7 @@ impl Evaluator<'_, '_> {
         Ok(self.eval_with(expression, denial)?.into())
     }
 
-    /// Returns a text of a part, and adds its length to that of the part.
+    /// Returns a text, and adds its length to the length of its part.
     fn text(
         &mut self,
         expression: &Expression,
@@ -170,7 +170,7 @@ impl Evaluator<'_, '_> {
         Ok(text)
     }
 
-    /// Returns a value of the body, and adds the length of its JSON to that of the body.
+    /// Returns a value of the body, and adds the length of its JSON to the length of the body.
     fn json(
         &mut self,
         template: &JsonTemplate,

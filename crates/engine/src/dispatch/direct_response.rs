@@ -55,7 +55,6 @@ const MAX_METADATA: usize = 16 << 10;
 
 /// Removes the metadata for the proxy, which clients must not receive, from the details of an answer: each `google.protobuf.Struct`.
 pub(super) fn take_metadata(status: &mut Status) -> Result<Struct, tonic::Status> {
-    let is_metadata = |detail: &Any| detail.message_name() == "google.protobuf.Struct";
     if !status.details.iter().any(is_metadata) {
         return Ok(Struct::default());
     }
@@ -69,6 +68,10 @@ pub(super) fn take_metadata(status: &mut Status) -> Result<Struct, tonic::Status
         return Err(tonic::Status::internal(error));
     }
     Struct::decode(&*encoded).map_err(undecodable)
+}
+
+fn is_metadata(detail: &Any) -> bool {
+    detail.message_name() == "google.protobuf.Struct"
 }
 
 /// The failure of a call whose answer is invalid.

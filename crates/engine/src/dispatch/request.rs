@@ -186,7 +186,7 @@ impl<'s> Request<'s> {
         std::mem::take(&mut self.record.refusing)
     }
 
-    /// Takes the attributes, without what was parsed of them. The request has none afterwards.
+    /// Takes the attributes without their parsed bodies. The request has no attributes afterwards.
     pub(crate) fn take_attributes(&mut self) -> RequestAttributes {
         let none = Bag::of_used(self.bag.vocabulary().clone(), Arc::default());
         RequestAttributes {

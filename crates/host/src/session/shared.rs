@@ -141,7 +141,7 @@ impl Claims {
             .collect()
     }
 
-    /// Removes one of the losses of a session: with the owner, the number of claims and the epoch that counted them.
+    /// Removes a loss of a session, and returns its owner, its kind, the number of claims and the epoch that counted them.
     fn take_loss(&mut self, id: &SessionId) -> Option<(ClaimOwner, Loss, u32, u64)> {
         let (owner, change) = self.of(id).find(|(_, change)| change.lost != [0; 2])?;
         let loss = if change.lost[Loss::Released as usize] > 0 { Loss::Released } else { Loss::Abandoned };
@@ -193,8 +193,8 @@ impl SharedSessions {
         missing.insert(instance, Instant::now());
     }
 
-    /// Sends what owners have lost. What was not sent is sent later; a loss without an answer is not sent again, because it could
-    /// remove the claim of another.
+    /// Sends the losses of a session. A loss that was not sent is sent later. One without an answer is not sent again, because it
+    /// could remove the claim of another owner.
     async fn send_losses(&self, id: &SessionId) -> Result<(), SessionStoreError> {
         loop {
             let Some((owner, loss, count, epoch)) = self.claims.lock().take_loss(id) else { return Ok(()) };
@@ -217,8 +217,8 @@ impl SharedSessions {
 pub(super) type Turn<'h> = MutexGuard<'h, ()>;
 
 impl Host {
-    /// Waits for the right to change claims of shared sessions; `None` if sessions are not shared, or others take too long. What is
-    /// changed without it may be counted twice, which only delays the end of a session.
+    /// Waits for the right to change claims of shared sessions; `None` if sessions are not shared, or others take too long. A
+    /// change without this right may be counted twice, which only delays the end of a session.
     pub(super) async fn turn(&self) -> Option<Turn<'_>> {
         self.shared.as_ref()?.turn().await
     }
