@@ -18,6 +18,7 @@ mod links;
 mod live;
 mod manifests;
 mod mixer_api;
+mod own_templates;
 mod proofs;
 mod protos;
 #[path = "support/referenced.rs"]

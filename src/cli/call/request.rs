@@ -14,8 +14,8 @@ use mixer_adapter_core::{
     proto::{Any, QuotaRequest, istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams},
     template::Variety,
 };
+use mixer_adapter_engine::build::known_templates;
 use mixer_adapter_host::handler::{Adapters, quoted_list};
-use mixer_adapter_templates::STANDARD;
 
 /// The calls of a command line.
 pub(super) struct PreparedCall {
@@ -78,12 +78,6 @@ fn template(call: &Call, adapters: &Adapters) -> Result<DynamicTemplate, UsageEr
 pub(in crate::cli) fn described_template(descriptor: &str) -> Result<DynamicTemplate, UsageError> {
     let set = input::descriptor("--descriptor", descriptor)?;
     DynamicTemplate::new(&set).map_err(|error| usage!("--descriptor: {error}"))
-}
-
-/// The descriptors of the standard templates and of those of this program, by name.
-pub(in crate::cli) fn known_templates(adapters: &Adapters) -> BTreeMap<&'static str, &'static [u8]> {
-    let served = adapters.templates().map(|template| (template.name, template.descriptor));
-    STANDARD.iter().copied().chain(served).collect()
 }
 
 /// Returns a known template.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use self::{report::Report, server::Server};
 use super::{
-    call::request::{described_template, given_config_message, known_template, known_templates},
+    call::request::{described_template, given_config_message, known_template},
     input,
     progress::Progress,
     rpc_client::RpcClient,
@@ -18,6 +18,7 @@ use super::{
     value_parsers,
 };
 use crate::testing::compliance::{common::Options, rules::RULES, run::Run};
+use mixer_adapter_engine::build::known_templates;
 use mixer_adapter_host::handler::Adapters;
 
 /// Test any adapter server, in any language, against the contract of adapters

@@ -1,9 +1,8 @@
 //! Instances, compiled for their templates, and the bindings of attribute generators.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 use super::{
     CompiledConfig,
@@ -22,11 +21,12 @@ use crate::{
 use mixer_adapter_config::{self as config, ConfigSet, Kind, Resource, Spec, Target, ValidationError};
 use mixer_adapter_core::{
     framework::{
-        dynamic::{DescriptorSet, DynamicTemplate},
+        dynamic::{DescriptorError, DescriptorSet, DynamicTemplate},
         suggest::suggestion,
     },
     template::Variety,
 };
+use mixer_adapter_host::{Host, handler::Adapters};
 use mixer_adapter_templates::STANDARD;
 
 /// An instance as rules refer to it.
@@ -52,38 +52,57 @@ pub(super) fn read(
     set: &ConfigSet,
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
+    host: &Host,
     former: Option<&CompiledConfig>,
     faults: &mut Vec<ValidationError>,
 ) -> Instances {
     let former = former
         .filter(|former| Arc::ptr_eq(vocabulary, &former.vocabulary) && templates.is_same(&former.templates));
+    let known = known_templates(host.adapters());
     Index::read(
         set,
         Kind::Instance,
         faults,
         |entry| former?.instances.find(entry),
         |resource, spec, faults| match spec {
-            Spec::Instance(spec) => instance(set, resource, spec, templates, vocabulary, faults),
+            Spec::Instance(spec) => instance(set, resource, spec, templates, &known, vocabulary, faults),
             _ => Err(Vec::new()),
         },
     )
 }
 
-/// The templates of this program, to which `compiledTemplate` refers.
-static COMPILED: LazyLock<BTreeMap<&'static str, Arc<DynamicTemplate>>> = LazyLock::new(|| {
-    let compiled = STANDARD.iter().filter_map(|(name, descriptor)| {
-        let set = DescriptorSet::decode(*descriptor).ok()?;
-        Some((*name, Arc::new(DynamicTemplate::new(&set).ok()?)))
-    });
-    compiled.collect()
-});
+/// The descriptors of templates by name.
+type Descriptors = BTreeMap<&'static str, &'static [u8]>;
 
-fn compiled_template(resource: &Resource, name: &str) -> Result<Arc<DynamicTemplate>, Vec<ValidationError>> {
-    COMPILED.get(name).cloned().ok_or_else(|| {
-        let known: Vec<&str> = COMPILED.keys().copied().collect();
+/// Returns the templates of this program, to which `compiledTemplate` refers: the standard ones, and those of its adapters.
+pub fn known_templates(adapters: &Adapters) -> Descriptors {
+    let served = adapters.templates().map(|template| (template.name, template.descriptor));
+    STANDARD.iter().copied().chain(served).collect()
+}
+
+fn compiled_template(
+    resource: &Resource,
+    name: &str,
+    known: &Descriptors,
+) -> Result<Arc<DynamicTemplate>, Vec<ValidationError>> {
+    let Some(&descriptor) = known.get(name) else {
+        let known: Vec<&str> = known.keys().copied().collect();
         let reason = format!("there is no template {name:?} in this program; {}", suggestion(name, &known));
-        vec![resource.error("compiled_template", reason)]
-    })
+        return Err(vec![resource.error("compiled_template", reason)]);
+    };
+    decoded(descriptor).map_err(|error| vec![resource.error("compiled_template", error.to_string())])
+}
+
+/// Decodes a template of this program once: instances of one template are reported together.
+fn decoded(descriptor: &'static [u8]) -> Result<Arc<DynamicTemplate>, DescriptorError> {
+    static DECODED: Mutex<BTreeMap<&[u8], Arc<DynamicTemplate>>> = Mutex::new(BTreeMap::new());
+    let mut decoded = DECODED.lock();
+    if let Some(template) = decoded.get(descriptor) {
+        return Ok(template.clone());
+    }
+    let template = Arc::new(DynamicTemplate::new(&DescriptorSet::decode(descriptor)?)?);
+    decoded.insert(descriptor, template.clone());
+    Ok(template)
 }
 
 fn instance(
@@ -91,11 +110,12 @@ fn instance(
     resource: &Resource,
     spec: &config::Instance,
     templates: &Templates,
+    known: &Descriptors,
     vocabulary: &Arc<Vocabulary>,
     faults: &mut Vec<ValidationError>,
 ) -> Result<InstanceSpec, Vec<ValidationError>> {
     let (source, template) = match &spec.template {
-        Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name)?),
+        Target::Compiled(name) => (TemplateSource::Compiled, compiled_template(resource, name, known)?),
         Target::Resource(reference) => {
             let found = templates.resolve(set, &Kind::Template, reference, resource.name.namespace());
             (TemplateSource::Resource, found.map_err(|why| vec![resource.error("template", why)])?.1.clone())

@@ -23,6 +23,7 @@ mod usage;
 use std::{collections::BTreeSet, sync::Arc};
 
 pub use handlers::{BackendSpec, HandlerSpec};
+pub use instances::known_templates;
 pub use open::{BoxBackend, Connect, Connector};
 pub use schemas::standard as standard_vocabulary;
 pub use unreported::unreported;
@@ -208,7 +209,7 @@ impl SnapshotBuilder {
         let templates = schemas::templates(set, former, &mut faults);
         let adapters = schemas::adapters(set, &templates, former, &mut faults);
         let handlers = handlers::read(set, &adapters, host, former, &mut faults);
-        let instances = instances::read(set, &templates, &vocabulary, former, &mut faults);
+        let instances = instances::read(set, &templates, &vocabulary, host, former, &mut faults);
         let compiled = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
         faults.extend(lint(set, |name| instances.get(name).is_some_and(instances::InstanceSpec::is_quota)));
         let rules =
