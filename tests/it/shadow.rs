@@ -80,6 +80,7 @@ impl io::Write for Output {
 struct Subject {
     serving: Serving,
     client: Client,
+    host: Arc<Host>,
     mixer: Arc<Mixer>,
     log: Output,
     live: Arc<Ledger>,
@@ -113,10 +114,10 @@ impl Subject {
         let mixer = Arc::new(mixer.with_shadow(Shadow::new(shadow), engine));
         apply(&mixer, &host, &config.replace("NAME", name), options).await;
         let server = Server::new(host.clone(), ServerOptions::default()).mixer(mixer.clone());
-        let serving = Serving::server(&Workers::here(), host, server).await;
+        let serving = Serving::server(&Workers::here(), host.clone(), server).await;
         let client = serving.connect().await;
         let [live, trial] = ["live", "trial"].map(|of| ledger(&format!("{name} {of}")));
-        Self { serving, client, mixer, log, live, trial }
+        Self { serving, client, host, mixer, log, live, trial }
     }
 
     /// Checks a request that executes `path` and, in the shadow, `host`.
@@ -156,12 +157,15 @@ fn annotated(annotations: &str) -> String {
     TRIAL.replace("ANNOTATIONS", annotations)
 }
 
+/// Replaces the configuration, as a controller does.
 async fn apply(mixer: &Mixer, host: &Arc<Host>, config: &str, options: BuildOptions) {
     let connector =
         Connector { host: host.clone(), remote: remote::Options::default(), closing: host.closing().clone() };
     let parsed = parse(config, "config.yaml", "istio-system");
     let (set, faults) = ConfigSet::of(parsed.resources);
-    let built = SnapshotBuilder::new(&set, faults, host).build(None, &connector, &options).await;
+    let former = mixer.snapshot();
+    let builder = SnapshotBuilder::after(former.as_deref(), &set, faults, host);
+    let built = builder.build(former.as_deref(), &connector, &options).await;
     mixer.replace(
         built.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap().0,
     );
@@ -303,6 +307,9 @@ spec: {actions: [{handler: live, instances: [amount]}]}
             Subject::with(name, &config, None, shadow, BuildOptions::default(), RequestLimits::default())
                 .await;
         assert_eq!(subject.live.opened(), opened, "{name}");
+        let config = format!("{LIVE}{shadowed_quota}{quota}").replace("NAME", name);
+        apply(&subject.mixer, &subject.host, &config, BuildOptions::default()).await;
+        assert_eq!(subject.live.opened(), 2, "{name}, with the quota");
     }
 }
 

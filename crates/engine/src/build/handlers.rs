@@ -332,6 +332,10 @@ impl HandlerSpec {
                 }
             }
         }
+        if self.is_shadow {
+            // Its instances decide whether and how a backend in the shadow is opened.
+            parts.push(vec![u8::from(self.is_local_with_answers()), u8::from(self.counts_apart())]);
+        }
         Digest::of(parts.iter().map(Vec::as_slice))
     }
 

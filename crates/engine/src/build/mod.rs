@@ -184,6 +184,12 @@ impl Part {
         handlers::remove(&mut rules, &refused);
         Self { handlers, rules }
     }
+
+    /// Makes it a part whose answers do not count.
+    fn in_shadow(mut self) -> Self {
+        self.handlers.iter_mut().for_each(|spec| *spec = Arc::new(spec.in_shadow()));
+        self
+    }
 }
 
 impl SnapshotBuilder {
@@ -223,7 +229,7 @@ impl SnapshotBuilder {
         unused.retain(|spec| shadowed.iter().all(|shadowed| shadowed.name != spec.name));
         handlers::validate(unused, host, &mut faults);
         let live = Part::new(used, rules, host, &mut faults);
-        let shadow = Part::new(shadowed, shadow, host, &mut faults);
+        let shadow = Part::new(shadowed, shadow, host, &mut faults).in_shadow();
         Self { compiled, live, shadow, faults, allowed: set.allowed_deprecated() }
     }
 
@@ -261,8 +267,8 @@ impl SnapshotBuilder {
         let vocabulary = self.compiled.vocabulary.clone();
         let unreported = Unreported(connect);
         let connect = if options.is_shadow { &unreported } else { connect };
-        let mut snapshot =
-            self.live.snapshot(vocabulary.clone(), former, connect, options, &mut faults).await;
+        let live = if options.is_shadow { self.live.in_shadow() } else { self.live };
+        let mut snapshot = live.snapshot(vocabulary.clone(), former, connect, options, &mut faults).await;
         let has_faults = faults.iter().any(ValidationError::is_error);
         if has_faults && !options.lenient {
             return Err(faults);

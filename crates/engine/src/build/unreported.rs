@@ -20,7 +20,7 @@ impl Connect for Unreported<'_> {
         Box::pin(async move {
             let is_opened =
                 matches!(spec.backend, BackendSpec::Remote { .. }) || spec.is_local_with_answers();
-            let opened = if is_opened { Some(self.0.connect(&spec.in_shadow()).await?) } else { None };
+            let opened = if is_opened { Some(self.0.connect(spec).await?) } else { None };
             Ok(unreported(opened))
         })
     }
