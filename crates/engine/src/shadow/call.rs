@@ -56,11 +56,15 @@ struct LiveQuota {
 impl<'m> ShadowCall<'m> {
     /// Begins a call; `None` if nothing is in the shadow, or the call is not in the sample.
     pub fn new(mixer: &'m Mixer, live: &Arc<Snapshot>) -> Option<Self> {
-        let configuration = mixer.shadow_configuration().and_then(|engine| engine.snapshot());
+        let configuration = mixer.shadow_configuration();
+        let has_shadow = live.shadow.is_some() || configuration.is_some();
+        // Nothing is allocated for a call that is not in the sample.
+        if !has_shadow || !mixer.shadow().sample.includes_next() {
+            return None;
+        }
+        let configuration = configuration.and_then(|engine| engine.snapshot());
         let snapshots: Vec<_> = live.shadow.iter().cloned().chain(configuration).collect();
-        let live = live.clone();
-        let is_evaluated = !snapshots.is_empty() && mixer.shadow().sample.includes_next();
-        is_evaluated.then(|| Self { mixer, live, snapshots, answers: Vec::new() })
+        (!snapshots.is_empty()).then(|| Self { mixer, live: live.clone(), snapshots, answers: Vec::new() })
     }
 
     /// Returns whether attributes are needed that the configuration in use does not read.
