@@ -11,7 +11,7 @@ use mixer_adapter::tonic::Code;
 use mixer_adapter_engine::{
     CacheOutcome,
     build::BuildOptions,
-    dispatch::{CheckAnswer, FailurePolicy, OnFailure},
+    dispatch::{Caller, CheckAnswer, FailurePolicy, OnFailure, Request},
 };
 use tokio::time::advance;
 
@@ -122,6 +122,23 @@ async fn the_use_of_the_cache_is_described_and_counted() {
     assert_eq!(counts.requests.each_ref().map(|count| count.load(SeqCst)), [1, 1, 0, 0]);
     assert_eq!(counts.saved_calls.load(SeqCst), 1);
     assert_eq!(snapshot.cache_size().answers, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cached_answer_names_its_rules_for_a_later_request() {
+    let options = BuildOptions::default().check_cache(CACHE);
+    let subject = Subject::start(&rule(""), options).await;
+    let (snapshot, caller) = (subject.snapshot(), Caller::default());
+    let request = || {
+        let mut bag = snapshot.bag();
+        bag.insert("request.path", "/bad!");
+        Request::new(&snapshot, bag, &caller)
+    };
+    request().answer().await.unwrap();
+    let answer = request().with_rules(true).answer().await.unwrap();
+    let rules: Vec<&str> = answer.details.rules.iter().map(|rule| &**rule).collect();
+    assert_eq!(rules, ["check-path.rule.istio-system"]);
+    assert_eq!(subject.script.calls(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,6 +58,8 @@ impl<'s> Request<'s> {
         let tenant = self.tenant().to_owned();
         let start = Instant::now();
         self.record.origin = Some(Box::default());
+        // A later request with this answer may be logged, or evaluated in the shadow.
+        self.context.names_rules = true;
         let result = self.evaluate().await;
         let origin = self.record.origin.take().unwrap_or_default();
         let evaluation = self.evaluation;
