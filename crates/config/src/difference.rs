@@ -10,7 +10,7 @@ const MAX_FIELDS: usize = 3;
 const MAX_VALUE: usize = 120;
 /// Parts of the names of fields whose values are not shown; nor are the values of fields in them.
 const SECRET: [&str; 8] =
-    ["authorization", "cookie", "credential", "headers", "key", "password", "secret", "token"];
+    ["authorization", "cookie", "credential", "header", "key", "password", "secret", "token"];
 
 /// Returns the paths of the first fields that differ, such as `actions[0].handler`, with `"a" -> "b"`.
 pub(crate) fn differences(before: &Json, after: &Json) -> Vec<(String, String)> {
@@ -94,6 +94,16 @@ mod tests {
     fn values_in_and_around_secrets_are_not_shown() {
         for (before, after, path) in [
             (json!({"headers": {"x": "a"}}), json!({"headers": {"x": "b"}}), "headers.x"),
+            (
+                json!({"requestHeaderOperations": [{"name": "x", "values": ["a"]}]}),
+                json!({"requestHeaderOperations": [{"name": "x", "values": ["b"]}]}),
+                "requestHeaderOperations[0].values",
+            ),
+            (
+                json!({"response_header_operations": []}),
+                json!({"response_header_operations": [{"name": "x", "values": ["b"]}]}),
+                "response_header_operations",
+            ),
             (json!({"secrets": {"db": "a"}}), json!({"secrets": {"db": "b"}}), "secrets.db"),
             (json!({}), json!({"params": {"users": [{"Password": "a"}]}}), "params"),
             (json!({"tokens": ["a"]}), json!({"tokens": ["b"]}), "tokens"),
