@@ -76,6 +76,18 @@ fn fields_have_values_in_each_language() {
     }
 }
 
+/// A rule that denies by `==` does not apply to such a request.
+#[test]
+fn the_values_of_a_parameter_that_is_given_twice_are_lines_and_equal_neither() {
+    let bag = request(None, None);
+    for tag in ["a", "b"] {
+        let equal = format!(r#"queryAll(request.path, "tag") == "{tag}""#);
+        assert_eq!(eval_in_each(&equal, &bag), Ok(Value::Bool(false)), "{equal}");
+        let matches = format!(r#""(?m)^{tag}$".matches(queryAll(request.path, "tag"))"#);
+        assert_eq!(eval(Language::Cexl, &matches, &bag), Ok(Value::Bool(true)), "{matches}");
+    }
+}
+
 /// So a rule that denies by the value does not pass such a request, whatever its fallback.
 #[test]
 fn a_field_that_cannot_be_read_is_an_error_in_spite_of_a_fallback() {
