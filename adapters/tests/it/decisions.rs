@@ -1,6 +1,9 @@
 //! The id and the metadata of a decision, in the messages that Envoy receives.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicI32, Ordering::Relaxed},
+};
 
 use crate::support::{Server, binary, eventually, recorder::Recorder};
 use mixer_adapter::{
@@ -154,32 +157,36 @@ pub(crate) fn answer_with_metadata(code: i32, metadata: &[(&str, &str)]) -> Vec<
     answer.encode_to_vec()
 }
 
+/// The instance of the rules that ask external authorization servers.
+const REQUEST: &str = "kind: instance
+metadata: {name: request, namespace: istio-system}
+spec: {compiledTemplate: authorization, params: {action: {path: request.path}}}
+";
+
+/// A rule that asks an external authorization server.
+fn asking(name: &str, server: &Recorder, condition: &str) -> String {
+    format!(
+        "---
+kind: handler
+metadata: {{name: {name}, namespace: istio-system}}
+spec: {{compiledAdapter: extauthz, params: {{url: 'http://{}', timeout: 10s}}}}
+---
+kind: rule
+metadata: {{name: {name}, namespace: istio-system}}
+spec: {{match: '{condition}', actions: [{{handler: {name}, instances: [request]}}]}}
+",
+        server.address
+    )
+}
+
 #[test]
 fn metadata_of_adapters_is_beside_that_of_the_server() {
     let answer = Arc::new(Mutex::new(Vec::new()));
     let first_answer = answer.clone();
     let first = Recorder::start(move |_| Ok(first_answer.lock().unwrap().clone()));
     let second = Recorder::start(|_| Ok(answer_with_metadata(0, &[("user", "bob"), ("team", "shop")])));
-    let asking = [("first", &first, "true"), ("second", &second, "request.path == \"/both\"")];
-    let asking = asking.map(|(name, server, condition)| {
-        let url = format!("http://{}", server.address);
-        format!(
-            "---
-kind: handler
-metadata: {{name: {name}, namespace: istio-system}}
-spec: {{compiledAdapter: extauthz, params: {{url: '{url}', timeout: 10s}}}}
----
-kind: rule
-metadata: {{name: {name}, namespace: istio-system}}
-spec: {{match: '{condition}', actions: [{{handler: {name}, instances: [request]}}]}}
-"
-        )
-    });
-    let instance = "kind: instance
-metadata: {name: request, namespace: istio-system}
-spec: {compiledTemplate: authorization, params: {action: {path: request.path}}}
-";
-    let envoy = Envoy::start_with(&format!("{instance}{}", asking.concat()), &[]);
+    let rules = asking("first", &first, "true") + &asking("second", &second, "request.path == \"/both\"");
+    let envoy = Envoy::start_with(&format!("{REQUEST}{rules}"), &[]);
     let set = |code: i32, metadata: &[(&str, &str)]| {
         *answer.lock().unwrap() = answer_with_metadata(code, metadata);
     };
@@ -206,6 +213,38 @@ spec: {compiledTemplate: authorization, params: {action: {path: request.path}}}
     let failed = envoy.try_check("/one").unwrap_err();
     assert_eq!(failed.code(), tonic::Code::Unavailable);
     assert!(failed.message().contains("16385 bytes of metadata; the limit is 16384"), "{failed}");
+    // A denial remains one.
+    set(7, &[("user", &format!("{longest}x"))]);
+    let denied = envoy.check("/one");
+    assert_eq!(denied.status.unwrap().code, 7);
+    assert_eq!(own(&denied.dynamic_metadata, "user"), None);
+    let failures = text(denied.dynamic_metadata.as_ref(), &["failures"]).unwrap();
+    assert!(failures.contains("16385 bytes of metadata; the limit is 16384"), "{failures}");
+}
+
+#[test]
+fn metadata_of_all_adapters_together_are_limited() {
+    let code = Arc::new(AtomicI32::new(0));
+    let servers: Vec<Recorder> = (0..5)
+        .map(|number| {
+            let code = code.clone();
+            // 16 KiB with the name and the lengths.
+            let (name, value) = (format!("n{number:03}"), "x".repeat((16 << 10) - 15));
+            Recorder::start(move |_| Ok(answer_with_metadata(code.load(Relaxed), &[(&name, &value)])))
+        })
+        .collect();
+    let rules = servers.iter().enumerate().map(|(number, server)| {
+        let condition = if number < 4 { "true" } else { "request.path == \"/five\"" };
+        asking(&format!("server-{number}"), server, condition)
+    });
+    let envoy = Envoy::start_with(&format!("{REQUEST}{}", rules.collect::<String>()), &[]);
+    let longest = envoy.check("/four").dynamic_metadata.unwrap();
+    assert_eq!(longest.fields.len(), 5, "those of the adapters, and that of the server");
+    let failed = envoy.try_check("/five").unwrap_err();
+    assert_eq!(failed.code(), tonic::Code::Unavailable);
+    assert!(failed.message().contains("81920 bytes of metadata; the limit is 65536"), "{failed}");
+    code.store(7, Relaxed);
+    assert_eq!(envoy.check("/five").status.unwrap().code, 7);
 }
 
 #[test]

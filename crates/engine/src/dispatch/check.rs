@@ -10,6 +10,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use prost_types::Struct;
 use tokio::time::Instant;
+use tonic::Code;
 
 use super::{
     DispatchError, FailureTexts, Request,
@@ -36,6 +37,9 @@ use mixer_adapter_host::handler::details_of;
 /// whose deadline is later.
 const DENIAL_GRACE: Duration = Duration::from_millis(50);
 
+/// The longest metadata of all adapters together in bytes.
+const MAX_ALL_METADATA: usize = 64 << 10;
+
 /// The result of a check with output, for any template.
 #[derive(Clone, PartialEq, prost::Message)]
 struct WithOutput {
@@ -51,7 +55,8 @@ struct DecodedAnswer {
     output: Option<Bytes>,
     /// Of an answer that allows.
     operations: Option<RouteDirective>,
-    metadata: Struct,
+    /// Metadata for the proxy. Only a denial can have invalid ones.
+    metadata: Result<Struct, tonic::Status>,
 }
 
 /// The position of an action: of its namespace's rules, and of its entry.
@@ -122,6 +127,7 @@ impl<'r, 's> Check<'r, 's> {
             let failure = self.evaluator.cancelled(cancelled);
             self.evaluator.failures.push(failure);
         }
+        let metadata = self.encode_metadata();
         let hidden = self.apply_policy()?;
         if !self.merged.is_denied() {
             let mut directive = self.operations_of_adapters();
@@ -145,7 +151,7 @@ impl<'r, 's> Check<'r, 's> {
                 self.details.dimensions = self.evaluator.quota_dimensions()?;
             }
         }
-        self.details.metadata = encode_metadata(self.metadata);
+        self.details.metadata = metadata;
         self.evaluator.record.counts.omitted_details += self.merged.limit_details();
         Ok(finish(self.merged, self.details, self.evaluator))
     }
@@ -171,8 +177,15 @@ impl<'r, 's> Check<'r, 's> {
         let planned = &call.planned;
         let position = (planned.rules, planned.entry.index);
         self.adapter_operations.extend(operations.map(|operations| (position, operations)));
-        if self.evaluator.context.is_strict && !metadata.fields.is_empty() {
-            self.metadata.push((position, metadata));
+        if self.evaluator.context.is_strict {
+            match metadata {
+                Ok(metadata) if metadata.fields.is_empty() => {}
+                Ok(metadata) => self.metadata.push((position, metadata)),
+                Err(status) => {
+                    let failure = self.evaluator.failure(call, &status);
+                    self.evaluator.failures.push(failure);
+                }
+            }
         }
         let form = planned.group.denial.as_deref().filter(|_| is_denied && !self.merged.is_denied());
         let status = form.and_then(|_| result.status.clone());
@@ -210,6 +223,26 @@ impl<'r, 's> Check<'r, 's> {
         all
     }
 
+    /// Merges and encodes the metadata of the adapters. A name has the value of the first action. Metadata over the limit are a failure, which a
+    /// denial hides.
+    fn encode_metadata(&mut self) -> Vec<u8> {
+        self.metadata.sort_by_key(|(position, _)| Reverse(*position));
+        let fields = self.metadata.drain(..).flat_map(|(_, metadata)| metadata.fields).collect();
+        let encoded = Struct { fields }.encode_to_vec();
+        let size = encoded.len();
+        if size <= MAX_ALL_METADATA {
+            return encoded;
+        }
+        self.evaluator.evaluation.call_failed(Code::Internal);
+        let failure = self.evaluator.context.policy.adapter_error.of_call(|| {
+            format!(
+                "the answers of all adapters have {size} bytes of metadata; the limit is {MAX_ALL_METADATA}"
+            )
+        });
+        self.evaluator.failures.push(failure);
+        Vec::new()
+    }
+
     /// Applies the failure policy to the failures so far. Behind Envoy an adapter's denial takes precedence: Envoy may allow requests
     /// that could not be checked. Returns the failures that the answer then hides.
     fn apply_policy(&mut self) -> Result<FailureTexts, DispatchError> {
@@ -236,13 +269,6 @@ impl<'r, 's> Check<'r, 's> {
     }
 }
 
-/// Merges and encodes the metadata of adapters. A name has the value of the first action.
-fn encode_metadata(mut all: Vec<(Position, Struct)>) -> Vec<u8> {
-    all.sort_by_key(|(position, _)| Reverse(*position));
-    let fields = all.into_iter().flat_map(|(_, metadata)| metadata.fields).collect();
-    Struct { fields }.encode_to_vec()
-}
-
 /// Decodes an adapter's result, with the output if its template has one, the header operations if it allows, and its metadata.
 fn decode(call: &CompletedCall<'_>) -> Result<DecodedAnswer, tonic::Status> {
     let bytes = call.answer.clone()?;
@@ -253,8 +279,11 @@ fn decode(call: &CompletedCall<'_>) -> Result<DecodedAnswer, tonic::Status> {
         }
         _ => (CheckResult::decode(bytes).map_err(undecodable)?, None),
     };
-    let metadata = result.status.as_mut().map(take_metadata).transpose()?.unwrap_or_default();
+    let metadata = result.status.as_mut().map_or_else(|| Ok(Struct::default()), take_metadata);
     let status = result.status.as_ref().filter(|status| status.code == 0);
+    if let (Some(_), Err(error)) = (status, &metadata) {
+        return Err(error.clone());
+    }
     let operations = status.map(header_operations).transpose().map_err(undecodable)?.flatten();
     Ok(DecodedAnswer { result, output, operations, metadata })
 }
@@ -283,7 +312,7 @@ fn finish(mut merged: MergedResult, details: AnswerDetails, evaluator: Evaluator
 fn describe(result: &CheckResult) -> serde_json::Value {
     let status = result.status.clone().unwrap_or_default();
     serde_json::json!({
-        "code": mixer_adapter_core::framework::status::status_name(tonic::Code::from_i32(status.code) as i32),
+        "code": mixer_adapter_core::framework::status::status_name(Code::from_i32(status.code) as i32),
         "message": status.message,
         "valid_duration": result.valid_duration.unwrap_or_default().to_string(),
         "valid_use_count": result.valid_use_count,
