@@ -103,6 +103,19 @@ pub enum HttpError {
     Timeout(Duration),
 }
 
+impl HttpError {
+    /// Returns whether the request itself is at fault, so that it cannot be sent later either.
+    pub fn is_unsendable(&self) -> bool {
+        match self {
+            Self::Url | Self::NoTls | Self::Forbidden(_) => true,
+            Self::Pooled(error) => {
+                error.source().and_then(|cause| cause.downcast_ref::<Self>()).is_some_and(Self::is_unsendable)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl HttpClient {
     /// Creates a client for `http://` whose answers have at most `max_body` bytes and arrive completely within `timeout`.
     pub fn new(timeout: Duration, max_body: usize) -> Self {

@@ -161,3 +161,24 @@ impl AsyncWrite for Dialed {
         Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_not_allowed_is_unsendable_and_one_without_a_server_is_not() {
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        for is_allowed in [false, true] {
+            let client = HttpClient::new(CONNECT_TIMEOUT, 1_000).with_address_filter(move |_, _| is_allowed);
+            let request = Request::get(format!("http://{closed}/")).body(Bytes::new()).unwrap();
+            let sent = HttpPool::new(client, Handle::current()).send(request, CONNECT_TIMEOUT).await;
+            let error = sent.unwrap_err();
+            assert_eq!(error.is_unsendable(), !is_allowed, "{error}");
+        }
+    }
+}

@@ -69,8 +69,10 @@ impl Handle<Authorization> for Handler {
                 ("denied", Ok(Check::deny(Code::PermissionDenied, "not a known user")))
             }
             Err(error) => match self.service.on_error {
-                OnError::Fail => ("failed", Err(error)),
-                OnError::Allow => ("failed", Ok(Check::allow().no_cache())),
+                OnError::Allow if error.code() == Code::Unavailable => {
+                    ("failed", Ok(Check::allow().no_cache()))
+                }
+                OnError::Allow | OnError::Fail => ("failed", Err(error)),
             },
         };
         self.answers.with([outcome]).inc();
@@ -135,5 +137,14 @@ mod tests {
         let config = format!("{{url: '{url}', on_error: ALLOW}}");
         let handler = FakeMixer::with::<Handler>().params(&*config);
         handler.check::<Authorization>(instance("alice")).await.expect_allowed();
+    }
+
+    #[tokio::test]
+    async fn a_service_that_rejects_the_question_allows_nothing() {
+        let service = FakeService::start(|_| (404, ""));
+        let config = format!("{{url: '{}', on_error: ALLOW}}", service.url("/users"));
+        let handler = FakeMixer::with::<Handler>().params(&*config);
+        let failed = handler.check::<Authorization>(instance("alice")).await;
+        failed.expect_error(Code::Internal, "the answer is 404 Not Found");
     }
 }

@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::{Message, bytes::Bytes};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Access, AdapterError, Secret};
+use super::{Access, AdapterError, Code, Secret};
 use crate::framework::{
     frame::{frame, unframe},
     is_this_machine,
@@ -29,6 +29,12 @@ pub trait HttpTransport: Send + Sync {
 pub type SendFuture = Pin<
     Box<dyn Future<Output = Result<http::Response<Bytes>, Box<dyn std::error::Error + Send + Sync>>> + Send>,
 >;
+
+/// The error of a transport for a request that it cannot send later either.
+#[doc(hidden)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct UnsendableError(pub Box<dyn std::error::Error + Send + Sync>);
 
 /// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts.
 ///
@@ -63,10 +69,32 @@ pub struct HttpResponse {
 pub struct HttpError {
     url: String,
     reason: String,
-    is_unsendable: bool,
+    fault: Fault,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
+
+/// The part of an exchange that is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The request, which cannot be sent later either.
+    Request,
+    /// The service, which gave no answer or failed.
+    Service,
+    /// The answer, which is not as expected.
+    Answer,
+}
+
+impl Fault {
+    /// Returns the fault of an answer without success.
+    fn of(status: StatusCode) -> Self {
+        if status.is_server_error() { Self::Service } else { Self::Answer }
+    }
+}
+
+/// CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL and UNAVAILABLE. A server with RESOURCE_EXHAUSTED has answered: the message may be
+/// too long for it.
+const OUTAGES: [&str; 6] = ["1", "2", "4", "10", "13", "14"];
 
 impl Http {
     #[doc(hidden)]
@@ -207,8 +235,9 @@ impl HttpRequest {
         match transport.send(request, self.timeout).await {
             Ok(response) => Ok(HttpResponse { url, response }),
             Err(error) => {
+                let fault = if error.is::<UnsendableError>() { Fault::Request } else { Fault::Service };
                 let reason = error.to_string();
-                Err(HttpError { source: Some(error), ..HttpError::new(&url, reason) })
+                Err(HttpError { source: Some(error), fault, ..HttpError::new(&url, reason) })
             }
         }
     }
@@ -241,7 +270,11 @@ impl HttpResponse {
     /// Any other status.
     pub fn success(self) -> Result<Self, HttpError> {
         let status = self.status();
-        if status.is_success() { Ok(self) } else { Err(self.error(format!("the answer is {status}"))) }
+        if status.is_success() {
+            Ok(self)
+        } else {
+            Err(self.error(Fault::of(status), format!("the answer is {status}")))
+        }
     }
 
     /// Decodes the body from JSON.
@@ -249,8 +282,7 @@ impl HttpResponse {
     /// # Errors
     /// A body that is not such JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, HttpError> {
-        serde_json::from_slice(self.body())
-            .map_err(|error| self.error(format!("the answer is not as expected: {error}")))
+        serde_json::from_slice(self.body()).map_err(|error| self.unexpected(&error))
     }
 
     /// Decodes the body from protobuf.
@@ -258,8 +290,7 @@ impl HttpResponse {
     /// # Errors
     /// A body that is not such a message.
     pub fn protobuf<M: Message + Default>(&self) -> Result<M, HttpError> {
-        M::decode(self.body().clone())
-            .map_err(|error| self.error(format!("the answer is not as expected: {error}")))
+        M::decode(self.body().clone()).map_err(|error| self.unexpected(&error))
     }
 
     /// Decodes the message of a [gRPC call](Http::grpc) that ended in OK.
@@ -271,39 +302,56 @@ impl HttpResponse {
             Some("0") => {}
             Some(code) => {
                 let message = self.header("grpc-message").unwrap_or_default();
-                return Err(self.error(format!("the call ended in gRPC status {code}: {message}")));
+                let fault = if OUTAGES.contains(&code) { Fault::Service } else { Fault::Answer };
+                return Err(self.error(fault, format!("the call ended in gRPC status {code}: {message}")));
             }
-            None => return Err(self.error(format!("the answer is {} without a gRPC status", self.status()))),
+            None => {
+                let status = self.status();
+                return Err(
+                    self.error(Fault::of(status), format!("the answer is {status} without a gRPC status"))
+                );
+            }
         }
         let message = unframe(self.body()).and_then(|message| M::decode(message).ok());
-        message.ok_or_else(|| self.error("the answer is not as expected".to_owned()))
+        message.ok_or_else(|| self.error(Fault::Answer, "the answer is not as expected"))
     }
 
-    fn error(&self, reason: String) -> HttpError {
-        HttpError::new(&self.url, reason)
+    fn unexpected(&self, error: &dyn fmt::Display) -> HttpError {
+        self.error(Fault::Answer, format!("the answer is not as expected: {error}"))
+    }
+
+    fn error(&self, fault: Fault, reason: impl Into<String>) -> HttpError {
+        HttpError { fault, ..HttpError::new(&self.url, reason) }
     }
 }
 
 impl HttpError {
     fn new(url: impl ToString, reason: impl Into<String>) -> Self {
-        Self { url: url.to_string(), reason: reason.into(), is_unsendable: false, source: None }
+        Self { url: url.to_string(), reason: reason.into(), fault: Fault::Service, source: None }
     }
 
     fn unsendable(url: impl ToString, reason: impl Into<String>) -> Self {
-        Self { is_unsendable: true, ..Self::new(url, reason) }
+        Self { fault: Fault::Request, ..Self::new(url, reason) }
     }
 
     /// Returns whether the request itself is at fault, so that it cannot be sent later either: a URL or a header is invalid, or the configuration
     /// may not reach the host.
     pub fn is_unsendable(&self) -> bool {
-        self.is_unsendable
+        self.fault == Fault::Request
+    }
+
+    /// Returns whether the service gave no answer or failed: with a status of 5xx or, of gRPC, UNAVAILABLE, INTERNAL and the like. Any other error is
+    /// no reason to allow a request: the service would reject or misread it again.
+    pub fn is_outage(&self) -> bool {
+        self.fault == Fault::Service
     }
 }
 
 impl From<HttpError> for AdapterError {
-    /// Converts into UNAVAILABLE.
+    /// Converts an [outage](HttpError::is_outage) into UNAVAILABLE, and any other error into INTERNAL.
     fn from(error: HttpError) -> Self {
-        Self::unavailable(error.to_string())
+        let code = if error.is_outage() { Code::Unavailable } else { Code::Internal };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -311,7 +359,37 @@ impl From<HttpError> for AdapterError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::*;
     use crate::Context;
+
+    #[tokio::test]
+    async fn only_an_outage_is_unavailable() {
+        let answer = |status: u16, grpc_status: &str| {
+            let response = http::Response::builder().status(status).header("grpc-status", grpc_status);
+            HttpResponse {
+                url: Uri::from_static("http://127.0.0.1/"),
+                response: response.body(Bytes::new()).unwrap(),
+            }
+        };
+        let code = |error: HttpError| AdapterError::from(error).code();
+        for (status, expected) in
+            [(503, Code::Unavailable), (302, Code::Internal), (404, Code::Internal), (429, Code::Internal)]
+        {
+            assert_eq!(code(answer(status, "0").success().unwrap_err()), expected, "{status}");
+        }
+        for (status, expected) in [
+            ("14", Code::Unavailable),
+            ("13", Code::Unavailable),
+            ("3", Code::Internal),
+            ("8", Code::Internal),
+        ] {
+            assert_eq!(code(answer(200, status).grpc::<()>().unwrap_err()), expected, "{status}");
+        }
+        assert_eq!(code(answer(200, "0").json::<bool>().unwrap_err()), Code::Internal);
+        let unsendable = Context::detached(()).http().get("http://a b/").send().await.unwrap_err();
+        assert!(unsendable.is_unsendable() && !unsendable.is_outage());
+        assert_eq!(code(unsendable), Code::Internal);
+    }
 
     #[test]
     fn parameters_are_added_to_the_query_and_encoded() {

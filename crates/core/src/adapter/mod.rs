@@ -35,7 +35,7 @@ pub use templates::Templates;
 pub use warning::Warning;
 
 #[doc(hidden)]
-pub use self::http::{HttpTransport, SendFuture};
+pub use self::http::{HttpTransport, SendFuture, UnsendableError};
 #[doc(hidden)]
 pub use call::CallInfo;
 #[doc(hidden)]

@@ -27,6 +27,9 @@ pub use this_machine::is_this_machine;
 #[cfg(feature = "metrics")]
 pub use crate::metrics::MetricStore;
 pub use crate::{
-    adapter::{CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor, Warnings},
+    adapter::{
+        CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor, UnsendableError,
+        Warnings,
+    },
     retention::RetainedStates,
 };

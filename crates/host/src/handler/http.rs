@@ -1,6 +1,7 @@
 //! The HTTP client of adapters.
 
 use std::{
+    error::Error,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -11,10 +12,10 @@ use tokio::runtime::Handle as Runtime;
 
 use mixer_adapter_core::{
     adapter::{Access, Http},
-    framework::{HttpTransport, SendFuture},
+    framework::{HttpTransport, SendFuture, UnsendableError},
 };
 use mixer_adapter_net::{
-    HttpClient, HttpPool,
+    HttpClient, HttpError, HttpPool,
     tls::{SystemClient, TlsError},
 };
 
@@ -65,6 +66,11 @@ impl HttpTransport for Transport {
     fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture {
         let is_secure = request.uri().scheme() == Some(&Scheme::HTTPS);
         let pool = self.pool(is_secure, request.version() == Version::HTTP_2);
-        Box::pin(async move { Ok(pool?.send(request, timeout).await?) })
+        Box::pin(async move { pool?.send(request, timeout).await.map_err(marked) })
     }
+}
+
+/// Marks the error of a request that cannot be sent later either.
+fn marked(error: HttpError) -> Box<dyn Error + Send + Sync> {
+    if error.is_unsendable() { Box::new(UnsendableError(error.into())) } else { error.into() }
 }
