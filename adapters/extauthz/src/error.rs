@@ -8,13 +8,11 @@ use mixer_adapter_core::adapter::HttpError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
     #[error(transparent)]
-    Unavailable(HttpError),
+    Http(#[from] HttpError),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     #[error("the service reports that its check failed: {0}")]
     Failed(String),
-    #[error(transparent)]
-    Rejected(HttpError),
     #[error("the answer has no status, or a denial with the status OK")]
     Undecided,
     #[error("{0:?} is not a path that a URL can have")]
@@ -32,6 +30,15 @@ pub(super) enum AskError {
 impl AskError {
     /// Returns whether the service was away or failed. Otherwise the question or the answer was at fault.
     pub(super) fn is_outage(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Timeout(_) | Self::Failed(_))
+        match self {
+            Self::Http(error) => error.is_outage(),
+            Self::Timeout(_) | Self::Failed(_) => true,
+            Self::Undecided
+            | Self::Path(_)
+            | Self::Method(_)
+            | Self::Header(_)
+            | Self::Body(_)
+            | Self::Loop => false,
+        }
     }
 }

@@ -186,9 +186,7 @@ pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest
 
 /// Reads the answer to a call. An answer without a status is no decision, although Envoy takes it for OK.
 pub(super) fn decision(answer: &HttpResponse) -> Result<Check, AskError> {
-    let message = answer.grpc::<CheckResponse>();
-    let response =
-        message.map_err(if is_outage(answer) { AskError::Unavailable } else { AskError::Rejected })?;
+    let response = answer.grpc::<CheckResponse>()?;
     let status = response.status.ok_or(AskError::Undecided)?;
     if response.error_response.is_some() {
         return Err(AskError::Failed(status.message));
@@ -209,15 +207,6 @@ pub(super) fn decision(answer: &HttpResponse) -> Result<Check, AskError> {
         Some(metadata) => check.with_metadata(&metadata),
         None => check,
     })
-}
-
-/// Returns whether a failed call was not the fault of the question.
-fn is_outage(answer: &HttpResponse) -> bool {
-    match answer.header("grpc-status") {
-        // CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, ABORTED, INTERNAL, UNAVAILABLE
-        Some(code) => ["1", "2", "4", "8", "10", "13", "14"].contains(&code),
-        None => answer.status().is_server_error(),
-    }
 }
 
 #[cfg(test)]

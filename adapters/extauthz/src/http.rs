@@ -93,7 +93,7 @@ pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) ->
 pub(super) fn denial(answer: HttpResponse, client_headers: &[HeaderName]) -> Result<Check, AskError> {
     let status = answer.status();
     if status.is_server_error() {
-        return answer.success().map_err(AskError::Unavailable).and(Err(AskError::Undecided));
+        return Err(answer.success().map_or_else(AskError::Http, |_| AskError::Undecided));
     }
     let code = match status {
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,

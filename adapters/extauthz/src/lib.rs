@@ -78,8 +78,10 @@ impl Handle<Authorization> for ExtAuthz {
 impl ExtAuthz {
     /// Asks the service, which may take any time.
     async fn ask(&self, call: &Call<authorization::InstanceMsg>) -> Result<Check, AskError> {
-        let question = Question::new(call)?;
+        let depth = question::next_depth(call)?;
         let _permit = self.calls.acquire().await;
+        // After the wait: it copies headers and the body.
+        let question = Question::new(call, depth)?;
         let ExtAuthzSettings { url, protocol, client_headers, upstream_headers, .. } = &self.settings;
         let request = match protocol {
             Protocol::Grpc => grpc::request(&self.http, url, question),
@@ -90,7 +92,7 @@ impl ExtAuthz {
             Some(token) => request.bearer(token),
             None => request,
         };
-        let answer = request.send().await.map_err(AskError::Unavailable)?;
+        let answer = request.send().await?;
         match protocol {
             Protocol::Grpc => grpc::decision(&answer),
             Protocol::Http if answer.status() == StatusCode::OK => {

@@ -39,19 +39,13 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// Fails if the call comes from a service that was asked by too many servers, or the body is too long.
-    pub(super) fn new(call: &Call<InstanceMsg>) -> Result<Self, AskError> {
+    /// Fails if the body is too long.
+    pub(super) fn new(call: &Call<InstanceMsg>, depth: u32) -> Result<Self, AskError> {
         let subject = call.subject.clone().unwrap_or_default();
         let action = call.action.clone().unwrap_or_default();
         let headers = texts(action.properties).map(|(name, value)| (name.to_ascii_lowercase(), value));
         let mut headers: BTreeMap<_, _> = headers.collect();
-        // Services of HTTP pass the depth on in the headers of a request, of which it is an attribute.
-        let depths = [headers.remove(DEPTH.as_str()), call.metadata(DEPTH.as_str()).map(str::to_owned)];
-        let depths = depths.into_iter().flatten().map(|depth| depth.parse().unwrap_or(MAX_DEPTH));
-        let depth = depths.max().unwrap_or(0);
-        if depth >= MAX_DEPTH {
-            return Err(AskError::Loop);
-        }
+        headers.remove(DEPTH.as_str());
         let body = headers.remove(BODY).unwrap_or_default();
         if body.len() > MAX_BODY {
             return Err(AskError::Body("is longer than 1 MiB"));
@@ -63,12 +57,31 @@ impl Question {
             }
         }
         let (method, path, host) = (action.method, action.path, action.service);
-        Ok(Self { user: subject.user, method, path, host, headers, body, extensions, depth: depth + 1 })
+        Ok(Self { user: subject.user, method, path, host, headers, body, extensions, depth })
     }
+}
+
+/// Returns the depth of the question about a call.
+///
+/// # Errors
+///
+/// Fails if the call comes from a service that was asked by too many servers.
+pub(super) fn next_depth(call: &Call<InstanceMsg>) -> Result<u32, AskError> {
+    // Services of HTTP pass the depth on in the headers of a request, of which it is an attribute.
+    let properties = call.action.iter().flat_map(|action| &action.properties);
+    let named = properties.filter(|(name, _)| name.eq_ignore_ascii_case(DEPTH.as_str()));
+    let given = named.filter_map(|(_, value)| text(value));
+    let depths = given.chain(call.metadata(DEPTH.as_str()).map(str::to_owned));
+    let depth = depths.map(|depth| depth.parse().unwrap_or(MAX_DEPTH)).max().unwrap_or(0);
+    if depth < MAX_DEPTH { Ok(depth + 1) } else { Err(AskError::Loop) }
 }
 
 /// Returns properties as text. Those without a value, and empty texts, are absent.
 fn texts(properties: BTreeMap<String, Value>) -> impl Iterator<Item = (String, String)> {
-    let given = properties.into_iter().filter(|(_, value)| *value != Value::Unspecified);
-    given.map(|(name, value)| (name, value.to_string())).filter(|(_, text)| !text.is_empty())
+    properties.into_iter().filter_map(|(name, value)| Some((name, text(&value)?)))
+}
+
+fn text(value: &Value) -> Option<String> {
+    let text = (*value != Value::Unspecified).then(|| value.to_string());
+    text.filter(|text| !text.is_empty())
 }

@@ -260,6 +260,7 @@ async fn without_a_decision_by_grpc_the_request_is_denied() {
         (Err(tonic::Status::invalid_argument("what?")), false),
         (Err(tonic::Status::permission_denied("not you")), false),
         (Err(tonic::Status::unimplemented("")), false),
+        (Err(tonic::Status::resource_exhausted("too long")), false),
         (Ok(failed), true),
         (Err(tonic::Status::unavailable("later")), true),
         (Err(tonic::Status::internal("oh")), true),
@@ -465,6 +466,12 @@ async fn a_request_that_cannot_be_sent_is_denied_whatever_is_configured() {
         handler.check::<Authorization>(instance).await.expect_denied(Code::Unavailable, NO_DECISION);
     }
     assert!(service.received.lock().unwrap().is_empty() && other.received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_question_that_cannot_be_sent_is_not_an_outage() {
+    let unsendable = Context::detached(()).http().get("http://a b/").send().await.unwrap_err();
+    assert!(!AskError::from(unsendable).is_outage());
 }
 
 /// A Mixer that asks a service, and has a header operation of its own.
