@@ -8,16 +8,14 @@ use mixer_adapter_core::adapter::HttpError;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EvaluationError {
     #[error(transparent)]
-    Unavailable(HttpError),
+    Http(#[from] HttpError),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    #[error(transparent)]
-    Rejected(HttpError),
     #[error("the metadata is that of {0:?}, which is not the url of the configuration")]
     OtherService(String),
     #[error("the metadata names an endpoint on another host: {0:?}")]
     OtherHost(String),
-    #[error("the metadata names no endpoint for several evaluations")]
+    #[error("the metadata names no endpoint for several evaluations on the host of the url")]
     NoEvaluations,
     #[error("the answer does not have a decision about each evaluation")]
     Incomplete,
@@ -29,8 +27,17 @@ pub(super) enum EvaluationError {
 }
 
 impl EvaluationError {
-    /// Returns whether the service was away or failed. Otherwise it rejected the evaluation, or its answer was not a decision.
+    /// Returns whether the service was away or failed. Otherwise the evaluation could not be sent, the service rejected it, or its answer was not a
+    /// decision.
     pub(super) fn is_outage(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Timeout(_))
+        match self {
+            Self::Http(error) => error.is_outage(),
+            Self::Timeout(_) => true,
+            Self::OtherService(_)
+            | Self::OtherHost(_)
+            | Self::NoEvaluations
+            | Self::Incomplete
+            | Self::Property(_) => false,
+        }
     }
 }

@@ -104,23 +104,21 @@ impl Service {
             EndpointSource::Discovered(discovered) => discovered,
         };
         let mut endpoints = discovered.lock().await;
-        if let Some(endpoint) = endpoints.as_ref().and_then(|endpoints| endpoints.get(question)) {
-            return Ok(endpoint);
+        if let Some(endpoints) = &*endpoints {
+            return endpoints.get(question).ok_or(EvaluationError::NoEvaluations);
         }
         let metadata: Metadata = decode(self.send(self.http.get(&self.url.metadata())).await?)?;
         if !self.url.is(&metadata.policy_decision_point) {
             return Err(EvaluationError::OtherService(metadata.policy_decision_point));
         }
-        let evaluation = self.checked(metadata.access_evaluation_endpoint)?;
-        let evaluations =
-            metadata.access_evaluations_endpoint.map(|named| self.checked(named)).transpose()?;
-        let endpoints = endpoints.insert(Endpoints { evaluation, evaluations });
-        endpoints.get(question).ok_or(EvaluationError::NoEvaluations)
-    }
-
-    /// Returns an endpoint of the metadata, if it is on the host of the configuration: the token is for no other.
-    fn checked(&self, named: String) -> Result<Arc<str>, EvaluationError> {
-        if self.url.has_origin_of(&named) { Ok(named.into()) } else { Err(EvaluationError::OtherHost(named)) }
+        // The token is for no other host.
+        let evaluation = metadata.access_evaluation_endpoint;
+        if !self.url.has_origin_of(&evaluation) {
+            return Err(EvaluationError::OtherHost(evaluation));
+        }
+        let evaluations = metadata.access_evaluations_endpoint.filter(|named| self.url.has_origin_of(named));
+        let found = Endpoints { evaluation: evaluation.into(), evaluations: evaluations.map(Arc::from) };
+        endpoints.insert(found).get(question).ok_or(EvaluationError::NoEvaluations)
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, EvaluationError> {
@@ -128,16 +126,11 @@ impl Service {
             Some(token) => request.bearer(token),
             None => request,
         };
-        request.send().await.map_err(EvaluationError::Unavailable)
+        Ok(request.send().await?)
     }
 }
 
 /// Decodes an answer with a status of success.
 fn decode<T: DeserializeOwned>(answer: HttpResponse) -> Result<T, EvaluationError> {
-    let error = if answer.status().is_server_error() {
-        EvaluationError::Unavailable
-    } else {
-        EvaluationError::Rejected
-    };
-    answer.success().map_err(error)?.json().map_err(EvaluationError::Rejected)
+    Ok(answer.success()?.json()?)
 }

@@ -366,6 +366,12 @@ async fn only_an_outage_allows_if_so_configured() {
 }
 
 #[tokio::test]
+async fn an_evaluation_that_cannot_be_sent_is_not_an_outage() {
+    let unsendable = Context::detached(()).http().get("http://a b/").send().await.unwrap_err();
+    assert!(!EvaluationError::from(unsendable).is_outage());
+}
+
+#[tokio::test]
 async fn the_token_is_that_of_the_file() {
     let pdp = Pdp::deciding(json!({ "decision": true })).await;
     let mut file = NamedTempFile::new().unwrap();
@@ -430,16 +436,24 @@ async fn the_metadata_names_the_endpoint_for_several_evaluations() {
         pdp.set(path, json_answer(&allowed));
         other.set(path, json_answer(&allowed));
     }
-    let handler = pdp.handler("discovery: true, on_error: ALLOW");
-    pdp.set(METADATA, metadata(&pdp.url, &one));
-    handler.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
-    handler.check::<Authorization>(instance()).await.expect_allowed();
-    pdp.set(METADATA, metadata_with_evaluations(&pdp.url, &one, &format!("{}/v2/several", other.url)));
-    handler.check::<Authorization>(two()).await.expect_denied(Code::Unavailable, "made no decision");
+    let theirs = format!("{}/v2/several", other.url);
+    let none = metadata(&pdp.url, &one);
+    for named in [none, metadata_with_evaluations(&pdp.url, &one, &theirs)] {
+        pdp.set(METADATA, named);
+        let handler = pdp.handler("discovery: true, on_error: ALLOW");
+        for _ in 0..2 {
+            let denied = handler.check::<Authorization>(two()).await;
+            denied.expect_denied(Code::Unavailable, "made no decision");
+        }
+        handler.check::<Authorization>(instance()).await.expect_allowed();
+    }
     pdp.set(METADATA, metadata_with_evaluations(&pdp.url, &one, &several));
+    let handler = pdp.handler("discovery: true, on_error: ALLOW");
     for instance in [two(), two(), instance()] {
         handler.check::<Authorization>(instance).await.expect_allowed();
     }
-    let expected = [METADATA, "/v2/one", METADATA, METADATA, "/v2/several", "/v2/several", "/v2/one"];
+    // The metadata are fetched once.
+    let expected =
+        [METADATA, "/v2/one", METADATA, "/v2/one", METADATA, "/v2/several", "/v2/several", "/v2/one"];
     assert_eq!((pdp.paths(), other.paths()), (expected.map(str::to_owned).to_vec(), vec![]));
 }
