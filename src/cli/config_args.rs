@@ -18,7 +18,7 @@ use mixer_adapter_streams::{
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(super) struct ConfigArgs {
-    /// The configuration: files, or the URL of a server [default: an embedded sample]
+    /// The configuration: files, or the URL of a server [default: the configuration in this program]
     ///
     /// A directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the world) or
     /// xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:
@@ -32,7 +32,7 @@ pub(super) struct ConfigArgs {
 
     /// Skip faulty resources, as Mixer does, instead of rejecting the configuration
     #[arg(long)]
-    lenient: bool,
+    pub(super) lenient: bool,
 
     /// If a rule's condition cannot be evaluated
     ///

@@ -133,7 +133,7 @@ impl EnvoyConfig {
             super::print_error(&fault.to_string());
         }
         anyhow::ensure!(
-            !faults.iter().any(ValidationError::is_error),
+            self.configuration.lenient || !faults.iter().any(ValidationError::is_error),
             "the configuration has errors; `validate` lists all faults"
         );
         let requirements = Requirements::of(&set);

@@ -91,12 +91,37 @@ fn without_an_envoy_and_without_python_it_says_what_to_install() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+/// Returns the errors of a tour that ends because its Envoy does not start.
+fn errors_without_envoy(flags: &[&str]) -> String {
+    let mut program = binary();
+    program.args(["try", "--envoy-listen", "127.0.0.1:0", "--envoy", "/bin/false"]);
+    let ran = program.args(flags).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    String::from_utf8(ran.stderr).unwrap()
+}
+
 #[test]
-fn a_program_that_is_no_envoy_is_an_error() {
-    let ran =
-        binary().args(["try", "--envoy-listen", "127.0.0.1:0", "--envoy", "/bin/false"]).output().unwrap();
-    let errors = String::from_utf8(ran.stderr).unwrap();
-    assert!(ran.status.code() == Some(1) && errors.contains("Envoy did not start"), "{errors}");
+fn the_filter_of_the_log_is_that_of_the_flags() {
+    let (by_default, verbose) = (errors_without_envoy(&[]), errors_without_envoy(&["--", "--log", "info"]));
+    let applied = "configuration applied";
+    assert!(by_default.contains("Envoy did not start") && !by_default.contains(applied), "{by_default}");
+    assert!(verbose.contains("Envoy did not start") && verbose.contains(applied), "{verbose}");
+}
+
+#[test]
+fn faults_are_those_of_validate_and_only_a_lenient_server_starts_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    let faulty =
+        "kind: rule\nmetadata: {name: a, namespace: istio-system}\nspec: {match: 'request.path =='}\n";
+    std::fs::write(&config, faulty).unwrap();
+    let config = config.to_str().unwrap();
+    let validated = binary().args(["validate", config]).output().unwrap();
+    assert_eq!(validated.status.code(), Some(1), "{validated:?}");
+    let refused = errors_without_envoy(&["--config", config]);
+    assert!(refused.contains(String::from_utf8(validated.stdout).unwrap().trim()), "{refused}");
+    let lenient = errors_without_envoy(&["--config", config, "--", "--lenient"]);
+    assert!(lenient.contains("Envoy did not start"), "{lenient}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ use processes::{EnvoyProcess, ServerProcess, get, output, request, start_upstrea
 /// Without --config and with the adapters of mixer-adapter: a demonstration of a denial, a rate limit, a metric, a log line, and why
 #[derive(Debug, Args)]
 pub(super) struct Tour {
-    /// Configuration to serve behind Envoy [default: the one that is embedded in this program]
+    /// Configuration to serve behind Envoy [default: the configuration in this program]
     #[arg(long, value_name = "CONFIG")]
     config: Option<String>,
 
@@ -110,7 +110,8 @@ impl Tour {
         is_demonstration: bool,
     ) -> anyhow::Result<()> {
         let Running { config, folder, server, envoy: proxy } = running;
-        if self.config.is_some() && !config.contains("://") {
+        let is_lenient = self.flags.iter().any(|flag| flag == "--lenient");
+        if !is_lenient && !config.contains("://") {
             output(&["validate", config]).await?;
         }
         // Several Envoys can listen on a port, each for some of its connections.
@@ -123,16 +124,14 @@ impl Tour {
             Some(upstream) => upstream.clone(),
             None => start_upstream().await?.to_string(),
         };
-        let mut flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        if is_demonstration {
-            flags.extend(["--log", "warn"]);
-        }
-        let server = server.insert(ServerProcess::start(config, &flags).await?);
+        let log = is_demonstration.then_some("warn");
+        let server = server.insert(ServerProcess::start(config, &self.flags, log).await?);
         let bootstrap =
             ["envoy-config", "--config", config, "--upstream", &upstream, "--address", &server.grpc];
         let ports = ["--envoy-listen", &listen, "--envoy-admin", "127.0.0.1:0"];
         let descriptor: &[&str] = if is_demonstration { &["--descriptor", "user=x-user"] } else { &[] };
-        let bootstrap = output(&[&bootstrap, &ports[..], descriptor].concat()).await?;
+        let lenient: &[&str] = if is_lenient { &["--lenient"] } else { &[] };
+        let bootstrap = output(&[&bootstrap, &ports[..], descriptor, lenient].concat()).await?;
         let envoy = proxy.insert(EnvoyProcess::start(program, folder.path(), &bootstrap).await?);
         super::print(&format!(
             "Envoy           http://{} (its admin page: http://{})\nthis server     gRPC on {}, admin page http://{}\n\

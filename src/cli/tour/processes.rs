@@ -49,12 +49,13 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts a server with a configuration and further flags.
-    pub(super) async fn start(config: &str, flags: &[&str]) -> anyhow::Result<Self> {
+    /// Starts a server with a configuration and further flags. `log` is its filter unless the flags have one.
+    pub(super) async fn start(config: &str, flags: &[String], log: Option<&str>) -> anyhow::Result<Self> {
         // Free now; another process could take it before the adapter does.
         let metrics = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.to_string();
         let mut command = own(&["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])?;
         command.args(["--config", config]).args(flags);
+        command.envs(log.map(|log| (format!("{}LOG", program::prefix()), log)));
         command.env("MIXER_ADAPTER_PROMETHEUS_LISTEN", &metrics).stdout(Stdio::piped());
         let mut child = command.spawn().context("the server cannot be started")?;
         let mut lines = BufReader::new(child.stdout.take().context("the server has no output")?).lines();
