@@ -93,10 +93,10 @@ impl Collector {
         let retry_after = retry_after.map_or(Duration::ZERO, Duration::from_secs).min(MAX_RETRY_AFTER);
         let response = match self.protocol {
             Protocol::Grpc => answer.grpc::<ExportResponse>(),
-            // Some collectors answer in JSON.
-            Protocol::Http => answer.success().and_then(|answer| match answer.body().trim_ascii_start() {
-                [b'{', ..] => Ok(ExportResponse::default()),
-                _ => answer.protobuf(),
+            // Some collectors answer in JSON. Protobuf is tried first: it may begin with a line feed and a brace, too.
+            Protocol::Http => answer.success().and_then(|answer| match answer.protobuf() {
+                Err(_) if answer.body().trim_ascii_start().starts_with(b"{") => Ok(ExportResponse::default()),
+                decoded => decoded,
             }),
         };
         match response {

@@ -32,7 +32,7 @@ enum Answer {
     Accepts,
     /// A status of HTTP, and the seconds after which it may accept the request.
     Status(u16, Option<u64>),
-    /// A status of 200 with a body that is not protobuf.
+    /// A status of 200 with this body.
     Text(&'static str),
     /// A status of gRPC.
     Grpc(&'static str),
@@ -229,6 +229,17 @@ async fn an_answer_of_http_that_is_not_of_the_protocol_is_no_delivery() {
     add(&exporter, 40);
     sleep(SECOND).await;
     assert_eq!((collector.sizes().len(), exporter.lost()), (4, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn protobuf_that_begins_as_json_does_is_read_as_protobuf() {
+    // Field 1 with the length of 123 bytes, which is a brace: 3 rejected items, and 119 bytes of text.
+    let rejected = format!("\n{{\x08\x03\x12w{}", "x".repeat(119));
+    let collector = FakeCollector::answering([Answer::Text(rejected.leak())]);
+    let exporter = collector.exporter(Protocol::Http, limits());
+    add(&exporter, 10);
+    sleep(SECOND).await;
+    assert_eq!((collector.sizes().len(), exporter.lost()), (1, 3));
 }
 
 #[tokio::test(start_paused = true)]
