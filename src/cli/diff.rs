@@ -48,7 +48,7 @@ pub(super) struct Diff {
     #[arg(long, value_name = "FILE")]
     requests: String,
 
-    /// Compare what each request is granted of this quota, too
+    /// Compare the granted amounts of this quota, too
     ///
     /// Repeat the flag for others
     #[arg(long = "quota", value_name = "NAME", value_delimiter = ',')]
@@ -83,7 +83,7 @@ impl Diff {
         let [(before, unknown_before), (after, unknown_after)] = &answers[..] else {
             return Ok(ExitCode::FAILURE);
         };
-        // A name in one configuration alone may be the difference.
+        // A name that only one configuration has may explain the difference.
         for unknown in unknown_before.intersection(unknown_after) {
             super::print_error(&format!("warning: {unknown}"));
         }
@@ -129,7 +129,7 @@ impl Diff {
         Ok(if changed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Returns the answer to each request, and descriptions of the names that the configuration does not have.
+    /// Returns the answer to each request, and descriptions of unknown names.
     async fn answers(
         &self,
         mixer: &Mixer,
@@ -216,7 +216,7 @@ impl Diff {
 /// A recorded request.
 struct Recorded {
     attributes: Json,
-    /// Whether it is of a decision log.
+    /// Whether it comes from a decision log.
     is_logged: bool,
 }
 
@@ -226,7 +226,7 @@ impl Recorded {
             Json::Object(attributes) if self.is_logged => attributes,
             given => return parse_json(given, types),
         };
-        // A masked value is no number and no address: without it, the attribute is absent.
+        // A masked value is not a valid number or address: the attribute is absent instead.
         let is_readable = |name: &str, value: &Json| {
             let declared = types.find(name).map(|declared| declared.value_type);
             value != MASK || matches!(declared, None | Some(ValueType::String))
@@ -259,7 +259,7 @@ impl Answer {
         }
     }
 
-    /// Returns the rules to which a change is due: rules that deny or, between two answers that allow, rules that apply to only one of them.
+    /// Returns the rules that explain a change: rules that deny or, if both answers allow, rules that apply to only one of them.
     fn responsible<'a>(before: &'a Self, after: &'a Self) -> Vec<&'a str> {
         let only_of = |one: &'a Self, other: &Self| {
             one.rules.iter().filter(|(rule, _)| !other.rules.contains_key(*rule)).collect::<Vec<_>>()
@@ -292,7 +292,7 @@ fn reported(answer: &Result<ReportResponse, tonic::Status>, trace: &Trace) -> St
         Step::Call { handler, instances, .. } => Some(format!("{} to {handler}", instances.join(", "))),
         _ => None,
     });
-    // Calls are concurrent, so that their order differs.
+    // Calls are concurrent, so their order varies.
     let (mut parts, calls) = (instances.collect::<Vec<_>>(), calls.collect::<BTreeSet<_>>());
     parts.extend(calls);
     if parts.is_empty() { "nothing reported".to_owned() } else { format!("reported {}", parts.join("; ")) }

@@ -1,4 +1,4 @@
-//! A snapshot that shares what did not change with the former one equals a snapshot that shares nothing.
+//! A snapshot that shares unchanged parts with the previous one equals a snapshot that shares nothing.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +125,7 @@ const RESOURCES: [Variants; 14] = [
     },
 ];
 
-/// Returns what is observable of a snapshot, one per line: sizes, rules with their places, and the steps of requests.
+/// Describes a snapshot, line by line: its sizes, its rules with their places, and the steps of requests.
 async fn observe(snapshot: &Snapshot) -> String {
     let size = snapshot.size();
     let mut text =
@@ -158,10 +158,10 @@ async fn observe_requests(snapshot: &Snapshot, text: &mut String) {
     }
 }
 
-/// A resource, and its spec from now on; `None` removes it.
+/// The index of a resource, and that of its new spec; `None` removes the resource.
 type Edit = (usize, Option<usize>);
 
-/// Makes each change, and compares a snapshot that shares parts with the former one to a snapshot that shares nothing.
+/// Applies changes in turn. After each one, compares a snapshot that shares parts with the previous one to a snapshot that shares nothing.
 async fn change(changes: &[Vec<Edit>]) {
     let adapters = Adapters::builder(Handle::current()).add::<Probe>().build().unwrap();
     let host = Host::new(adapters, TableLimits::default(), Closing::on(Handle::current()));
@@ -170,7 +170,7 @@ async fn change(changes: &[Vec<Edit>]) {
         base64::engine::general_purpose::STANDARD.encode(descriptor)
     });
     let options = BuildOptions::default().lenient(true);
-    // So that rules have what they refer to.
+    // All resources exist at first, so that references resolve.
     let mut specs: BTreeMap<usize, usize> = (0..RESOURCES.len()).map(|resource| (resource, 0)).collect();
     let mut set = ConfigSet::default();
     let mut former: Option<Snapshot> = None;
