@@ -172,10 +172,9 @@ impl SessionStore for RedisSessions {
             let states: Vec<String> = self.invoke(&call).await?;
             Ok(states
                 .iter()
-                .map(|state| match state.as_str() {
-                    "" => SharedState::Unknown,
-                    "closed" => SharedState::Closed,
-                    epoch => epoch.parse().map_or(SharedState::Unknown, SharedState::Open),
+                .map(|state| match state.strip_prefix('-') {
+                    Some(epoch) => epoch.parse().map_or(SharedState::Unknown, SharedState::Closed),
+                    None => state.parse().map_or(SharedState::Unknown, SharedState::Open),
                 })
                 .collect())
         })

@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The same cases in every run.
-fn cases(cases: u32) -> Config {
+pub fn cases(cases: u32) -> Config {
     Config { cases, rng_seed: RngSeed::Fixed(2019), failure_persistence: None, ..Config::default() }
 }
 

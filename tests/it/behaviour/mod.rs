@@ -17,6 +17,7 @@ mod requests;
 #[cfg(feature = "tls")]
 mod security;
 mod sessions;
+mod shared_sessions;
 #[cfg(feature = "envoy")]
 mod streams;
 mod unix_sockets;

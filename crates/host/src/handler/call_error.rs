@@ -86,7 +86,7 @@ pub enum CallError {
         "session `{id}` does not exist: it was closed, it expired, or this server never had it; create it with CreateSession"
     )]
     UnknownSession {
-        /// The id in the request.
+        /// The id in the request, or the start of an id in the store that servers share.
         id: String,
     },
     /// All claims on the session belong to others.
@@ -103,7 +103,7 @@ pub enum CallError {
         "{session} is not known to this server, and --sessions, where it may be, does not answer: {reason}; try again"
     )]
     StoreAway {
-        /// The session, by the id or an instance in the request.
+        /// The session, by the start of its id or an instance in the request.
         session: String,
         /// The reason for the missing answer.
         reason: String,

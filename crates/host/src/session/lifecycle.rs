@@ -99,10 +99,10 @@ impl Host {
         let (id, adapter, config, types) = self.check_new(new, caller.connection).await?;
         let limits = self.session_options.limits;
         let turn = self.turn().await;
-        let acquired = self.sessions.acquire(&id, caller, limits);
+        let acquired = self.claim(&id, caller, || self.sessions.acquire(&id, caller, limits));
         if let Some(evicted) = acquired.map_err(|error| self.too_many_sessions(error))? {
             self.count_evicted(evicted, caller);
-            self.share_claim(turn, &id, caller).await;
+            self.share_claim(turn, &id).await;
             return Ok(id);
         }
         drop(turn);
@@ -112,10 +112,10 @@ impl Host {
         let handler = self.handlers.open_in_call(&adapter, config, &types, caller.connection).await?;
         let session = Self::new_session(id, handler, &types).with_request(request);
         let turn = self.turn().await;
-        let created = self.sessions.create(session, caller, limits);
+        let created = self.claim(&id, caller, || self.sessions.create(session, caller, limits).map(Some));
         let evicted = created.map_err(|error| self.too_many_sessions(error))?;
-        self.count_evicted(evicted, caller);
-        self.share_claim(turn, &id, caller).await;
+        self.count_evicted(evicted.unwrap_or_default(), caller);
+        self.share_claim(turn, &id).await;
         Ok(id)
     }
 

@@ -277,8 +277,8 @@ impl fmt::Display for ClaimOwner {
 pub enum SharedState {
     /// It is not stored: it has expired, or the store has lost it.
     Unknown,
-    /// It was closed.
-    Closed,
+    /// It was closed, in this epoch.
+    Closed(u64),
     /// It is open, in this epoch.
     Open(u64),
 }

@@ -25,11 +25,12 @@ const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 const TURN: Duration = Duration::from_millis(500);
 /// The number of sessions whose states are read, or changed, before others have a turn.
 const BATCH: usize = 50;
-/// The maximum number of owners, of all sessions, with changes that the store does not know. Other claims stay until the session expires.
+/// The maximum number of owners, of all sessions, with changes that the store does not know. Of others, added claims are sent with all claims
+/// of their session, and lost ones stay until it expires.
 const MOST_CHANGES: usize = 100_000;
-/// How long instances are known to have no session.
+/// How long lists of instances are known to have no session.
 const MISSING: Duration = Duration::from_secs(1);
-/// The maximum number of instances that are known to have none.
+/// The maximum number of lists of instances that are known to have none.
 const MOST_MISSING: usize = 1000;
 
 /// The store that servers share, and what it does not know yet.
@@ -40,7 +41,7 @@ pub(crate) struct SharedSessions {
     /// Held while claims are made and sent, so that they are counted once.
     turn: AsyncMutex<()>,
     claims: Mutex<Claims>,
-    /// Digests of instances that have no session, and since when this is known.
+    /// Digests of lists of instances that have no session, and since when this is known. A session of one of them may exist.
     missing: Mutex<HashMap<SessionId, Instant>>,
     log: LogLimit,
 }
@@ -106,8 +107,15 @@ impl Claims {
         changed
     }
 
+    /// Notes that claims are to be added to the store. Without room for them, all claims of the session are added instead.
     fn add(&mut self, id: SessionId, owner: ClaimOwner, count: u32) {
-        self.change(id, owner, |change| change.added += count);
+        let is_noted = self.change(id, owner, |change| {
+            change.added += count;
+            true
+        });
+        if !is_noted {
+            self.known.remove(&id);
+        }
     }
 
     /// Notes that claims are to be removed from the store. Claims that it does not know yet are not sent to it.
@@ -139,6 +147,11 @@ impl Claims {
             .filter(|(_, change)| change.added > 0)
             .map(|(owner, change)| (owner, change.added))
             .collect()
+    }
+
+    /// Returns the number of claims of an owner that the store does not know.
+    fn added_by(&self, id: &SessionId, owner: ClaimOwner) -> u32 {
+        self.changes.get(&(*id, owner)).map_or(0, |change| change.added)
     }
 
     /// Removes a loss of a session, and returns its owner, its kind, the number of claims and the epoch that counted them.
@@ -181,16 +194,16 @@ impl SharedSessions {
         tokio::time::timeout(TURN, self.turn.lock()).await.ok()
     }
 
-    fn is_missing(&self, instance: &SessionId) -> bool {
-        self.missing.lock().get(instance).is_some_and(|since| since.elapsed() < MISSING)
+    fn is_missing(&self, instances: &SessionId) -> bool {
+        self.missing.lock().get(instances).is_some_and(|since| since.elapsed() < MISSING)
     }
 
-    fn note_missing(&self, instance: SessionId) {
+    fn note_missing(&self, instances: SessionId) {
         let mut missing = self.missing.lock();
         if missing.len() >= MOST_MISSING {
             missing.clear();
         }
-        missing.insert(instance, Instant::now());
+        missing.insert(instances, Instant::now());
     }
 
     /// Sends the losses of a session. A loss that was not sent is sent later. One without an answer is not sent again, because it
@@ -223,11 +236,28 @@ impl Host {
         self.shared.as_ref()?.turn().await
     }
 
-    /// Adds a claim that the caller has made to the store. Without a turn, or the store, it is added later.
-    pub(super) async fn share_claim(&self, turn: Option<Turn<'_>>, id: &SessionId, caller: &Caller) {
+    /// Makes a claim of the caller here, and notes that the store does not know it, before anything else can end the session. `make` returns
+    /// `None` if it made none.
+    pub(super) fn claim<E>(
+        &self,
+        id: &SessionId,
+        caller: &Caller,
+        make: impl FnOnce() -> Result<Option<usize>, E>,
+    ) -> Result<Option<usize>, E> {
+        let Some(shared) = &self.shared else { return make() };
+        let owner = self.owner(&Claimant::of(caller));
+        let mut claims = shared.claims.lock();
+        let made = make()?;
+        if made.is_some() {
+            claims.add(*id, owner, 1);
+        }
+        Ok(made)
+    }
+
+    /// Adds a claim that was made here to the store. Without a turn, or the store, it is added later.
+    pub(super) async fn share_claim(&self, turn: Option<Turn<'_>>, id: &SessionId) {
         let Some(shared) = &self.shared else { return };
         self.note_evicted(shared);
-        shared.claims.lock().add(*id, self.owner(&Claimant::of(caller)), 1);
         if turn.is_some() {
             note_delay(id, self.send_claims(shared, id).await);
         }
@@ -252,10 +282,9 @@ impl Host {
         };
         match answer {
             Ok(Release::Released(left)) => {
-                self.sessions.release(id, caller);
+                self.release_known(shared, id, caller, owner);
                 if left == 0 {
-                    self.sessions.end(id);
-                    shared.claims.lock().forget(id);
+                    self.end_closed(shared, id, None);
                 }
                 Ok(Release::Released(left))
             }
@@ -269,9 +298,38 @@ impl Host {
                     }
                     Ok(released)
                 }
-                _ => Err(away(format!("session `{id}`"), &error)),
+                _ => Err(away(format!("session `{id:?}`"), &error)),
             },
         }
+    }
+
+    /// Removes a claim here that the store has removed. If the store knows none of the owner's claims here, it was made on another server.
+    fn release_known(&self, shared: &SharedSessions, id: &SessionId, caller: &Caller, owner: ClaimOwner) {
+        let claims = shared.claims.lock();
+        let unsent = claims.added_by(id, owner);
+        if unsent == 0 || self.held_by(id, owner) > unsent {
+            self.sessions.release(id, caller);
+        }
+    }
+
+    /// Ends a session that the store has closed, and returns whether it did. It goes on if it was claimed here meanwhile, or if the claims
+    /// here are of another epoch than the one that was closed.
+    fn end_closed(&self, shared: &SharedSessions, id: &SessionId, epoch: Option<u64>) -> bool {
+        let mut claims = shared.claims.lock();
+        let is_epoch = |stored: &Stored| epoch.is_none_or(|epoch| epoch == stored.epoch);
+        let is_closed = claims.known.get(id).is_some_and(is_epoch)
+            || self.sessions.claims(id).is_none_or(|(_, held)| held.is_empty());
+        let ends = is_closed && claims.added(id).is_empty();
+        if ends {
+            self.sessions.end(id);
+            claims.forget(id);
+        }
+        ends
+    }
+
+    fn held_by(&self, id: &SessionId, owner: ClaimOwner) -> u32 {
+        let held = self.sessions.claims(id).map(|(_, held)| held).unwrap_or_default();
+        held.iter().filter(|(claimant, _)| self.owner(claimant) == owner).map(|(_, count)| count).sum()
     }
 
     /// Abandons the claims of a connection that has ended. Sessions created on it are no longer found by its calls.
@@ -286,7 +344,7 @@ impl Host {
     /// Returns the handler of a session that another server has created, and that the caller knows the id of.
     ///
     /// # Errors
-    /// The store does not answer, or the session cannot be opened here.
+    /// The store does not answer or has another session with this id, or the session cannot be opened here.
     pub(crate) async fn load_session(
         &self,
         id: &SessionId,
@@ -300,7 +358,7 @@ impl Host {
     /// Returns the handler of the newest session of any server that announced these instances, if calls may use it.
     ///
     /// # Errors
-    /// The store does not answer, or the session cannot be opened here.
+    /// The store does not answer or has another session with the id that it found, or the session cannot be opened here.
     pub(crate) async fn find_shared(
         &self,
         template: &'static str,
@@ -310,11 +368,11 @@ impl Host {
         let may_find = self.session_options.lookup == SessionLookup::Any;
         let Some(shared) = self.shared.as_ref().filter(|_| may_find) else { return Ok(None) };
         let Some(instance) = instances.first() else { return Ok(None) };
-        let digest = self.instance_digest(template, instance);
-        if shared.is_missing(&digest) {
+        let all = self.instance_digest(template, instances);
+        if shared.is_missing(&all) {
             return Ok(None);
         }
-        let found = shared.store.find(&digest).await;
+        let found = shared.store.find(&self.instance_digest(template, &[instance])).await;
         let found = found.map_err(|error| away(format!("a session with instance `{instance}`"), &error))?;
         let session = match found {
             Some(id) => self.open_shared(shared, &id, caller).await?,
@@ -322,7 +380,7 @@ impl Host {
         };
         let session = session.filter(|session| session.announced(template, instances));
         if session.is_none() {
-            shared.note_missing(digest);
+            shared.note_missing(all);
         }
         Ok(session.map(|session| session.handler.clone()))
     }
@@ -333,14 +391,15 @@ impl Host {
         id: &SessionId,
         caller: &Caller,
     ) -> Result<Option<Arc<Session>>, CallError> {
-        let loaded = shared.store.load(id).await.map_err(|error| away(format!("session `{id}`"), &error))?;
+        let loaded =
+            shared.store.load(id).await.map_err(|error| away(format!("session `{id:?}`"), &error))?;
         let Some(request) = loaded else { return Ok(None) };
         let (made, adapter, config, types) = self.check_new(request.clone(), caller.connection).await?;
         if made != *id {
             if let Some(suppressed) = shared.log.admit() {
                 tracing::warn!(session = ?id, suppressed, "a shared session is not what its id stands for; do all servers have the same --session-key-file and adapters?");
             }
-            return Ok(None);
+            return Err(CallError::UnknownSession { id: format!("{id:?}") });
         }
         let handler = self.handlers.open_in_call(&adapter, config.clone(), &types, caller.connection).await?;
         let session = Self::new_session(made, handler, &types).with_request(Some(Arc::new(request)));
@@ -376,22 +435,20 @@ impl Host {
         for batch in ids.into_iter().collect::<Vec<_>>().chunks(BATCH) {
             let _turn = shared.turn.lock().await;
             for (id, state) in batch.iter().zip(shared.store.states(batch).await?) {
-                let (is_added, is_changed, stored) = {
+                if let SharedState::Closed(epoch) = state
+                    && self.end_closed(shared, id, Some(epoch))
+                {
+                    continue;
+                }
+                let (is_changed, stored) = {
                     let claims = shared.claims.lock();
-                    (
-                        !claims.added(id).is_empty(),
-                        claims.of(id).next().is_some(),
-                        claims.known.get(id).copied(),
-                    )
+                    (claims.of(id).next().is_some(), claims.known.get(id).copied())
                 };
                 let is_current = stored.is_some_and(|stored| {
                     state == SharedState::Open(stored.epoch)
                         && stored.touched.elapsed() < shared.life / STEPS_TO_EXPIRE
                 });
-                if state == SharedState::Closed && !is_added {
-                    self.sessions.end(id);
-                    shared.claims.lock().forget(id);
-                } else if is_changed || !is_current {
+                if is_changed || !is_current {
                     self.send_claims(shared, id).await?;
                     shared.send_losses(id).await?;
                 }
@@ -418,7 +475,7 @@ impl Host {
         {
             let all = claims.iter().map(|(claimant, count)| (self.owner(claimant), *count));
             let digests = session.instances.iter();
-            let digests = digests.map(|instance| self.instance_digest(instance.template, &instance.name));
+            let digests = digests.map(|instance| self.instance_digest(instance.template, &[&*instance.name]));
             let claim = SharedClaim {
                 id,
                 request,
@@ -460,8 +517,9 @@ impl Host {
         ClaimOwner::Client(self.session_options.key.id([&b"owner"[..], kind.as_bytes(), name.as_bytes()]))
     }
 
-    fn instance_digest(&self, template: &str, instance: &str) -> SessionId {
-        self.session_options.key.id([&b"instance"[..], template.as_bytes(), instance.as_bytes()])
+    fn instance_digest(&self, template: &str, instances: &[&str]) -> SessionId {
+        let names = instances.iter().map(|instance| instance.as_bytes());
+        self.session_options.key.id([&b"instance"[..], template.as_bytes()].into_iter().chain(names))
     }
 }
 
@@ -507,6 +565,18 @@ mod tests {
         claims.lose(id, OWNER, 1, Loss::Released);
         assert!(matches!(claims.take_loss(&id), Some((OWNER, Loss::Released, 1, 2))));
         assert!(claims.take_loss(&id).is_none());
+    }
+
+    #[test]
+    fn a_session_with_more_claims_than_are_noted_adds_all_of_them() {
+        let (mut claims, id) = claims(1);
+        let other = SessionKey::random().id([&b"other"[..]]);
+        let owners =
+            (0..MOST_CHANGES).filter_map(|owner| SessionId::parse(format!("{owner:032x}").as_bytes()));
+        owners.for_each(|owner| claims.add(other, ClaimOwner::Client(owner), 1));
+        assert_eq!((claims.changes.len(), claims.epoch(&id)), (MOST_CHANGES, 1));
+        claims.add(id, OWNER, 1);
+        assert_eq!((claims.changes.len(), claims.epoch(&id)), (MOST_CHANGES, 0));
     }
 
     #[test]
