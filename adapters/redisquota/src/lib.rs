@@ -1,5 +1,6 @@
 //! Grants quota from counters in Redis, which any number of servers share: rate limits over fixed or rolling windows, and allocations.
 
+mod clock;
 mod fallback;
 mod lease;
 mod settings;
@@ -34,6 +35,7 @@ use mixer_adapter_templates::{Quota, quota};
 use parking_lot::Mutex;
 
 use self::{
+    clock::Clock,
     fallback::{Fallback, Undecided},
     lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
     store::{Counted, CounterCall, Store},
@@ -68,7 +70,7 @@ pub struct RedisQuota {
     repeated: Dedup,
     leases: Option<Arc<Mutex<Leases>>>,
     counts: Counts,
-    opened: Instant,
+    opened: Clock,
 }
 
 /// Metrics by quota.
@@ -175,7 +177,7 @@ impl RedisQuota {
         context.spawn(store.client.clone().maintain());
         // A server starts without Redis.
         let _ = tokio::time::timeout(OPEN_TIMEOUT, store.client.attempted()).await;
-        let opened = Instant::now();
+        let opened = Clock::start();
         let first_id = RandomState::new().hash_one(id.0.as_str()) >> 1;
         let leases = lease.then(|| Arc::new(Mutex::new(Leases::new(first_id))));
         if let Some(leases) = leases.clone() {
@@ -353,19 +355,23 @@ async fn sweep(
     leases: Arc<Mutex<Leases>>,
     store: Arc<Store>,
     timeout: Duration,
-    opened: Instant,
+    opened: Clock,
     gauges: LeaseGauges,
 ) {
     let mut before = BTreeMap::<Arc<str>, Held>::new();
+    let mut swept = opened.elapsed();
     loop {
         tokio::time::sleep(SWEEP).await;
+        let now = opened.elapsed();
+        let passed = now.saturating_sub(swept);
+        swept = now;
         let (returns, mut held) = {
             let mut leases = leases.lock();
-            (leases.sweep(opened.elapsed()), leases.held(opened.elapsed()))
+            (leases.sweep(now), leases.held(now))
         };
         for (quota, last) in before {
             let held = held.entry(quota).or_default();
-            held.store = held.store.or(last.store.map(|(remaining, age)| (remaining, age + SWEEP)));
+            held.store = held.store.or(last.store.map(|(remaining, age)| (remaining, age + passed)));
         }
         held.iter().for_each(|(quota, held)| gauges.show(quota, *held));
         before = held;
