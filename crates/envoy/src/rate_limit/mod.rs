@@ -5,12 +5,14 @@ mod limits;
 mod quota;
 mod taken;
 
+use futures_util::future::join_all;
 use mixer_adapter_core::framework::{digest::Digest, log_limit::warn_limited, log_text::log_text};
 use mixer_adapter_engine::{
     QuotaMode, RequestLimit,
     decision_log::{Api, LoggedCall, LoggedDecision},
     dispatch::{Caller, DispatchError},
 };
+use parking_lot::Mutex;
 use prost::Message as _;
 use tonic::Status;
 
@@ -89,7 +91,7 @@ impl Services {
         })
     }
 
-    /// Returns the results of the descriptors in their order, and sets their origin.
+    /// Requests the quotas of all descriptors at the same time, returns the results in their order, and sets their origin.
     async fn limit(
         &self,
         request: &RateLimitRequest,
@@ -105,24 +107,38 @@ impl Services {
             .map_err(DispatchError::from)?;
         let request_id = caller.request_id.as_deref();
         let request_id = request_id.filter(|id| self.options.trust_request_id && !id.is_empty());
-        let mut calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, logged, origin);
+        let descriptors = request.descriptors.len();
+        let calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, logged, descriptors);
         // Taken hits are given back when this is dropped; an error does not wait for it.
-        let mut taken = TakenHits::new(self, &request.domain, caller);
-        let mut results = Vec::with_capacity(request.descriptors.len());
-        for (index, descriptor) in request.descriptors.iter().enumerate() {
+        let taken = Mutex::new(TakenHits::new(self, &request.domain, caller));
+        let requested = join_all(request.descriptors.iter().enumerate().map(|(index, descriptor)| {
+            let (calls, taken) = (&calls, &taken);
             let amount = amount(descriptor, request.hits_addend);
             let is_done = is_done(descriptor);
             let dedup_id = request_id.map_or_else(|| self.ids.next(), |id| repeated_id(id, request, index));
-            let allocation = calls.allocate(descriptor, amount, is_done, &dedup_id, |tenant, amount| {
+            let take = move |tenant: &str, amount| {
                 // Hits with a trusted request id stay counted: a repeated call is not counted again, and would be free.
                 if request_id.is_none() {
-                    taken.add(index, tenant, amount);
+                    taken.lock().add(index, tenant, amount);
                 }
-            });
-            let allocation = allocation.await?;
-            self.mixer.counts().quota(allocation.answer.granted, amount);
-            results.push(DescriptorResult::new(allocation, amount, is_done));
+            };
+            async move {
+                let mut origin = LimitOrigin::default();
+                let allocation = calls.allocate(descriptor, amount, is_done, &dedup_id, &mut origin, take);
+                let result = allocation.await.map(|allocation| {
+                    self.mixer.counts().quota(allocation.answer.granted, amount);
+                    DescriptorResult::new(allocation, amount, is_done)
+                });
+                (result, origin)
+            }
+        }));
+        let mut results = Vec::with_capacity(descriptors);
+        for (result, of_descriptor) in requested.await {
+            origin.tenant = of_descriptor.tenant;
+            origin.failed.append(&of_descriptor.failed);
+            results.push(result?);
         }
+        let taken = taken.into_inner();
         if results.iter().any(DescriptorResult::is_refused) {
             for (Hit { index, amount }, limit) in taken.give_back().await {
                 results[index].set_limit(&amount, limit);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mixer_adapter_engine::{
-    Budget, FailedParts, Mixer, ShadowCall, Snapshot,
+    Budget, FailedParts, Mixer, RequestLimits, ShadowCall, Snapshot,
     decision_log::LoggedCall,
     dispatch::{Allocation, AllocationMode, Caller, DispatchError, QuotaRequest, Request, TakenAmount},
 };
@@ -28,18 +28,18 @@ pub(super) enum RateLimitError {
     Quota(#[from] DispatchError),
 }
 
-/// The quota calls for the descriptors of a domain, which share a budget.
+/// The quota calls for the descriptors of a domain, which are made at the same time.
 pub(super) struct QuotaCalls<'c> {
     mixer: &'c Mixer,
     snapshot: &'c Arc<Snapshot>,
     domain: &'c str,
     caller: &'c Caller,
     logged: Option<&'c LoggedCall<'c>>,
-    budget: Budget,
-    origin: &'c mut LimitOrigin,
+    /// The limits of each descriptor: an equal part of those of the call.
+    limits: RequestLimits,
 }
 
-/// The origin of the results of descriptors.
+/// The origin of the result of a descriptor, or of all descriptors.
 #[derive(Debug, Default)]
 pub(super) struct LimitOrigin {
     /// The namespace whose rules apply to the last descriptor.
@@ -55,51 +55,52 @@ impl<'c> QuotaCalls<'c> {
         domain: &'c str,
         caller: &'c Caller,
         logged: Option<&'c LoggedCall<'c>>,
-        origin: &'c mut LimitOrigin,
+        descriptors: usize,
     ) -> Self {
-        Self { mixer, snapshot, domain, caller, logged, budget: Budget::new(mixer.limits(), caller), origin }
+        let (limits, parts) = (*mixer.limits(), descriptors.max(1));
+        let limits = limits.instances(limits.instances / parts).expanded_size(limits.expanded_size / parts);
+        Self { mixer, snapshot, domain, caller, logged, limits }
     }
 
-    /// Requests an amount for a descriptor; a negative one is given back. `taken` is called with the tenant and each amount to give back
-    /// if the request is refused or fails.
+    /// Requests an amount for a descriptor; a negative one is given back. Sets its origin. `taken` is called with the tenant and each amount
+    /// to give back if the request is refused or fails.
     pub(super) async fn allocate(
-        &mut self,
+        &self,
         descriptor: &RateLimitDescriptor,
         amount: i64,
         past_limit: bool,
         dedup_id: &str,
-        mut taken: impl FnMut(&str, TakenAmount),
+        origin: &mut LimitOrigin,
+        taken: impl Fn(&str, TakenAmount),
     ) -> Result<Allocation, RateLimitError> {
         let shadow = ShadowCall::new(self.mixer, self.snapshot);
         let mut request = self.request(descriptor, shadow.as_ref())?;
+        origin.tenant = request.tenant().to_owned();
         let quota = self.quota(descriptor, amount, dedup_id);
         let limit = descriptor.limit.as_ref().and_then(limit_override);
         let mode = AllocationMode { report_limit: true, past_limit, limit };
-        let allocation = request.allocate(quota, mode, |amount| taken(&self.origin.tenant, amount)).await;
+        let allocation = request.allocate(quota, mode, |amount| taken(&origin.tenant, amount)).await;
         if let Some(mut shadow) = shadow {
             let granted = allocation.as_ref().ok().map(|allocation| allocation.answer.granted);
             shadow.add_quota(quota, mode, granted, &mut request);
             shadow.evaluate(&mut request, self.caller, self.logged);
         }
         self.mixer.counts().request(request.counts());
-        self.budget = request.budget();
-        self.origin.failed.append(&request.take_failed());
+        origin.failed = request.take_failed();
         Ok(allocation?)
     }
 
     /// Creates a request with the attributes of a descriptor.
     fn request(
-        &mut self,
+        &self,
         descriptor: &RateLimitDescriptor,
         shadow: Option<&ShadowCall<'_>>,
     ) -> Result<Request<'c>, RateLimitError> {
         let namespace = self.domain.split_once('/').map(|(namespace, _)| namespace);
         let bag = self.snapshot.bag_of(shadow.is_some_and(ShadowCall::needs_all_attributes));
         let bag = descriptor_attributes(self.domain, namespace, descriptor, bag)?;
-        let request = Request::new(self.snapshot, bag, self.caller);
-        self.origin.tenant.clear();
-        self.origin.tenant.push_str(request.tenant());
-        Ok(request.with_budget(self.budget.clone()).strict())
+        let budget = Budget::new(&self.limits, self.caller);
+        Ok(Request::new(self.snapshot, bag, self.caller).with_budget(budget).strict())
     }
 
     fn quota<'d>(

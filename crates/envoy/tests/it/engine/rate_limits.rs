@@ -106,6 +106,16 @@ fn caller(patience: Duration) -> Caller {
 }
 
 #[tokio::test(start_paused = true)]
+async fn quotas_of_descriptors_are_requested_at_the_same_time() {
+    let (services, script) = services().await;
+    [FIRST, SECOND].iter().for_each(|quota| script.delay(quota, SLOW));
+    let start = Instant::now();
+    let response = services.should_rate_limit(request(), Caller::default()).await.unwrap();
+    assert_eq!((response.overall_code(), start.elapsed()), (Code::Ok, SLOW));
+    assert_eq!((script.calls(FIRST), script.calls(SECOND)), (vec![1], vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn hits_of_a_call_that_fails_at_its_deadline_are_given_back() {
     let (services, script) = services().await;
     script.delay(SECOND, SLOW);
