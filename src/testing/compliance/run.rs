@@ -99,11 +99,13 @@ impl<'a> Run<'a> {
         } else if let Some(reason) = self.stopped {
             Verdict::Skipped(reason.to_owned())
         } else {
-            match timeout_at(self.end, test).await {
-                Ok(Ok(())) => Verdict::Kept,
-                Ok(Err(error)) if error.is::<Skipped>() => Verdict::Skipped(error.to_string()),
-                Ok(Err(error)) => Verdict::Broken(error.to_string()),
-                Err(_) => {
+            let outcome =
+                if Instant::now() < self.end { timeout_at(self.end, test).await.ok() } else { None };
+            match outcome {
+                Some(Ok(())) => Verdict::Kept,
+                Some(Err(error)) if error.is::<Skipped>() => Verdict::Skipped(error.to_string()),
+                Some(Err(error)) => Verdict::Broken(error.to_string()),
+                None => {
                     self.stopped = Some("the budget has ended");
                     let budget = self.options.budget;
                     Verdict::Broken(format!(

@@ -201,7 +201,7 @@ fn tasks_threads_files_and_memory_that_handlers_leave_are_found() {
 
 #[test]
 fn the_budget_limits_the_suite() {
-    let reason = only(&careless("").budget(Duration::ZERO), "takes-its-configuration");
+    let reason = only(&careless("").budget(Duration::ZERO), "descriptors");
     let expected = "is not tested within the budget of 0ns, nor are the rules after it; see `budget(..)`";
     assert_eq!(reason, expected);
 }
