@@ -1,6 +1,6 @@
 //! JSON Schemas of resources, for editors: of a kind, with the params of each adapter and template, and of all kinds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::{FieldDescriptor, Kind as FieldKind, MessageDescriptor};
 use serde_json::{Map, Value as Json, json};
@@ -121,9 +121,8 @@ impl Writer<'_> {
         let Some(adapter) = self.catalogue.adapters.find(name).cloned() else { return json!({}) };
         let is_new = !self.definitions.contains_key(adapter.config.full_name());
         let reference = self.reference(&adapter.config);
-        let params = self.definitions.get_mut(adapter.config.full_name()).filter(|_| is_new);
-        if let Some(properties) = params.and_then(|params| params["properties"].as_object_mut()) {
-            adapter.settings.iter().for_each(|declared| declare(properties, declared));
+        if let Some(params) = self.definitions.get_mut(adapter.config.full_name()).filter(|_| is_new) {
+            adapter.settings.iter().for_each(|declared| declare(params, &declared.field, declared));
         }
         reference
     }
@@ -266,16 +265,56 @@ fn names_and(kinds: &[Kind], last: &str) -> Vec<String> {
     kinds.iter().map(ToString::to_string).chain([last.to_owned()]).collect()
 }
 
-/// Adds the limits that the settings of an adapter declare for a field of its params.
-fn declare(properties: &mut Map<String, Json>, declared: &Declared) {
-    let Some(sentence) = declared.sentence() else { return };
-    for name in [declared.field.clone(), camel_case(&declared.field)] {
-        if let Some(property) = properties.get_mut(&name) {
-            let mut description = property["description"].as_str().unwrap_or_default().to_owned();
-            if !description.ends_with(&sentence) {
-                append(&mut description, &sentence);
-                property["description"] = description.into();
-            }
+/// Adds the limits and the default that the settings of an adapter declare for the field at a path. Another field may refer to the
+/// same message, and so the fields of a message are described beside the reference to it.
+fn declare(schema: &mut Json, path: &str, declared: &Declared) {
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    for name in BTreeSet::from([name.to_owned(), camel_case(name)]) {
+        let field = &mut schema["properties"][name];
+        if !rest.is_empty() {
+            declare(field, rest, declared);
+            continue;
         }
+        if let Some(sentence) = declared.sentence() {
+            let mut description = field["description"].as_str().unwrap_or_default().to_owned();
+            append(&mut description, &sentence);
+            field["description"] = description.into();
+        }
+        if let Some(default) = &declared.default {
+            field["default"] = serde_json::from_str(default).unwrap_or_else(|_| default.clone().into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mixer_adapter_core::adapter::{Access, Faults, InferredTypes};
+
+    use super::*;
+
+    #[test]
+    fn fields_have_their_limits_and_defaults_at_any_depth() {
+        let (types, access) = (InferredTypes::default(), Access::unrestricted());
+        let mut faults = Faults::new(&types, &access);
+        faults.number("attempts", Some(3_i32)).or(2);
+        faults.text("name", "").required();
+        let timeout = faults.duration("connection.read_timeout", None);
+        timeout.at_least(Duration::from_secs(1)).or(Duration::from_secs(5));
+        let connection = json!({ "allOf": [{ "$ref": "#/definitions/Connection" }] });
+        let mut schema =
+            json!({ "properties": { "name": { "description": "A name." }, "connection": connection } });
+        for declared in faults.into_declared() {
+            declare(&mut schema, &declared.field, &declared);
+        }
+        let timeout = json!({ "description": "Must be at least 1s.", "default": "5s" });
+        let fields = json!({ "read_timeout": timeout, "readTimeout": timeout });
+        let expected = json!({
+            "attempts": { "default": 2 },
+            "name": { "description": "A name. Required." },
+            "connection": { "allOf": connection["allOf"], "properties": fields },
+        });
+        assert_eq!(schema["properties"], expected);
     }
 }
