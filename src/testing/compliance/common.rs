@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use anyhow::{anyhow, bail};
-use prost::bytes::Bytes;
+use prost::{Message as _, Name as _, bytes::Bytes};
 use prost_reflect::DynamicMessage;
 use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
@@ -18,7 +18,9 @@ use mixer_adapter_core::{
     framework::{dynamic::DynamicTemplate, json::JsonError, status::status_name},
     proto::{
         Any, CheckResult, QuotaRequest, QuotaResult,
-        istio::mixer::adapter::model::v1beta1::quota_request::QuotaParams,
+        istio::{
+            mixer::adapter::model::v1beta1::quota_request::QuotaParams, policy::v1beta1::DirectHttpResponse,
+        },
     },
     template::Variety,
 };
@@ -178,6 +180,8 @@ impl Failure {
 pub(crate) struct Answer {
     pub(crate) check: Option<CheckResult>,
     pub(crate) quota: Option<QuotaResult>,
+    /// The output of a check with output.
+    output: Option<Json>,
 }
 
 impl Answer {
@@ -193,6 +197,8 @@ impl Answer {
                     let result = response.get_field_by_name("result");
                     let result = result.as_ref().and_then(|result| result.as_message());
                     answer.check = result.map(|result| result.transcode_to()).transpose()?;
+                    let output = response.get_field_by_name("output");
+                    answer.output = output.and_then(|output| serde_json::to_value(output.as_message()?).ok());
                 }
                 Variety::Report | Variety::AttributeGenerator => {}
             }
@@ -224,12 +230,29 @@ impl Answer {
     pub(super) fn difference(&self, other: &Self, elapsed: Duration, uses: i32) -> Option<String> {
         let check = self.check.as_ref()?;
         let valid = Duration::try_from(check.valid_duration?).ok()?;
-        let (first, second) = (self.code()?, other.code()?);
-        (first != second && elapsed < valid && check.valid_use_count >= uses).then(|| {
-            let (first, second) = (status_name(first), status_name(second));
-            let uses = check.valid_use_count;
-            format!("answers {first}, valid for {valid:?} and {uses} uses, and {elapsed:.0?} later {second}")
-        })
+        if elapsed >= valid || check.valid_use_count < uses {
+            return None;
+        }
+        let mut parts = self.parts()?.into_iter().zip(other.parts()?);
+        let (first, second) = parts.find(|(first, second)| first != second)?;
+        let uses = check.valid_use_count;
+        Some(format!(
+            "answers {first}, valid for {valid:?} and {uses} uses, and {elapsed:.0?} later {second}"
+        ))
+    }
+
+    /// Describes the parts of a check that equal instances have in common.
+    fn parts(&self) -> Option<[String; 4]> {
+        let status = self.check.as_ref()?.status.clone().unwrap_or_default();
+        let mut details = status.details.iter();
+        let response = details.find(|detail| detail.message_name() == DirectHttpResponse::full_name());
+        let response = response.and_then(|detail| DirectHttpResponse::decode(detail.value.clone()).ok());
+        Some([
+            status_name(status.code).into_owned(),
+            format!("the message {:?}", status.message),
+            format!("the direct response {response:?}"),
+            format!("the output {}", self.output.as_ref().unwrap_or(&Json::Null)),
+        ])
     }
 
     /// Describes a grant that the request does not allow.
@@ -442,7 +465,7 @@ pub(crate) async fn cancelled_calls_leave_nothing<S: Subject>(subject: &S, surve
     Ok(())
 }
 
-/// Expects the answer that the instance of a case had, within the suite's patience.
+/// Expects the code of the answer that the instance of a case had, within the suite's patience.
 pub(crate) async fn still_answers<S: Subject>(
     subject: &S,
     template: &DynamicTemplate,
@@ -451,11 +474,13 @@ pub(crate) async fn still_answers<S: Subject>(
     let start = Instant::now();
     loop {
         let error = match (subject.send(template, case.request.clone()).await, &case.outcome) {
-            (Ok(answer), Ok(before)) => match before.difference(&answer, Duration::ZERO, 1) {
-                None => return Ok(()),
-                Some(difference) => difference,
-            },
-            (Ok(_), Err(_)) => return Ok(()),
+            (Ok(answer), Ok(before)) if before.code() != answer.code() => {
+                match before.difference(&answer, Duration::ZERO, 1) {
+                    None => return Ok(()),
+                    Some(difference) => difference,
+                }
+            }
+            (Ok(_), _) => return Ok(()),
             (Err(failure), _) => failure.described(),
         };
         // What a cancelled call holds may be released by a task.
@@ -463,5 +488,29 @@ pub(crate) async fn still_answers<S: Subject>(
             bail!("{error} for {case}");
         }
         sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mixer_adapter_core::Check;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outputs_are_compared_while_the_check_is_valid() {
+        let difference = |check: Check| {
+            let answer = |cost| Answer {
+                check: Some(check.clone().into()),
+                output: Some(json!({ "cost": cost })),
+                ..Answer::default()
+            };
+            answer(1).difference(&answer(2), Duration::ZERO, 2)
+        };
+        let valid = "valid for 5s and 1000 uses, and 0ns later the output";
+        let expected = format!(r#"answers the output {{"cost":1}}, {valid} {{"cost":2}}"#);
+        assert_eq!(difference(Check::allow()), Some(expected));
+        assert_eq!(difference(Check::allow().no_cache()), None);
     }
 }

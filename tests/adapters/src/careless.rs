@@ -10,7 +10,7 @@ use std::{
 };
 
 use mixer_adapter::{
-    Adapter, AdapterError, Call, Check, Code, Context, Grant, Handle, QuotaRequest,
+    Adapter, AdapterError, Call, Check, Code, Context, DirectHttpResponse, Grant, Handle, QuotaRequest,
     adapter::{Faults, Settings},
     anyhow,
     template::{ListEntry, Quota, listentry, quota},
@@ -130,6 +130,11 @@ impl Handle<ListEntry> for Careless {
             ("alternates", _) if call % 2 == 1 => return Ok(Check::deny(Code::NotFound, "odd")),
             ("denies the tenth call", _) if call % 10 == 9 => {
                 return Ok(Check::deny(Code::NotFound, "tenth"));
+            }
+            ("counts in its message", _) => return Ok(Check::deny(Code::NotFound, format!("call {call}"))),
+            ("counts in its response", _) => {
+                let response = DirectHttpResponse { body: call.to_string(), ..DirectHttpResponse::default() };
+                return Ok(Check::deny(Code::NotFound, "not here").with_direct_response(&response));
             }
             ("alternates without a promise", _) if call % 2 == 1 => {
                 return Ok(Check::deny(Code::NotFound, "odd").no_cache());

@@ -159,6 +159,11 @@ fn different_answers_to_the_same_instance_are_found() {
     assert!(reason.starts_with("`listentry` answers OK, valid for 5s and 1000 uses, and "), "{reason}");
     assert!(reason.contains(" later NOT_FOUND for {"), "{reason}");
     only(&careless("denies the tenth call"), "answers-hold");
+    for (flaw, part) in [("counts in its message", "message"), ("counts in its response", "direct response")]
+    {
+        let reason = only(&careless(flaw), "answers-hold");
+        assert!(reason.starts_with(&format!("`listentry` answers the {part} ")), "{reason}");
+    }
 }
 
 #[test]
