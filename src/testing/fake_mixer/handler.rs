@@ -13,8 +13,9 @@ use tonic::Status;
 use super::{Answer, answer::grant, call::recorded, connect::RecordedTarget};
 use crate::answer::Verdict;
 use mixer_adapter_core::{
-    adapter::{Grant, QuotaRequest},
+    adapter::{Call, Grant, QuotaRequest},
     framework::{
+        CallInfo,
         digest::Digest,
         dynamic::{DescriptorSet, DynamicTemplate},
         frame::FRAME_PREFIX,
@@ -36,7 +37,8 @@ use mixer_adapter_host::{
 /// An adapter with a configuration that is called directly: with the bytes of a Mixer's request, but without rules,
 /// attributes, expressions and gRPC. [`Setup::params`](super::Setup::params) makes one.
 ///
-/// Each call carries the configuration, or the id of the [session](Self::session) if there is one.
+/// Each call carries the configuration, or the id of the [session](Self::session) if there is one. It is made of an instance, or is a
+/// [`Call`] with a client, a deadline and headers.
 pub struct FakeHandler {
     host: Arc<Host>,
     config: Any,
@@ -80,25 +82,28 @@ impl FakeHandler {
     }
 
     /// Calls a check template. An instance without a name is named `TEMPLATE.instance.istio-system`.
-    pub async fn check<T: Template<Response = CheckResult>>(&self, instance: T::Instance) -> Answer<Verdict> {
-        self.call::<T>(instance).await.map(Verdict::from)
+    pub async fn check<T: Template<Response = CheckResult>>(
+        &self,
+        call: impl Into<Call<T::Instance>>,
+    ) -> Answer<Verdict> {
+        self.call::<T>(call).await.map(Verdict::from)
     }
 
     /// Calls a report template with instances.
     pub async fn report<T: Template<Response = ReportResult>>(
         &self,
-        instances: impl IntoIterator<Item = T::Instance>,
+        call: impl Into<Call<Vec<T::Instance>>>,
     ) -> Answer<()> {
-        self.send::<T>(instances.into_iter().collect(), None).await.map(drop)
+        self.send::<T>(call.into(), None).await.map(drop)
     }
 
     /// Calls a quota template with an amount, or with all arguments of a call.
     pub async fn quota<T: Template<Response = QuotaResult>>(
         &self,
-        instance: T::Instance,
+        call: impl Into<Call<T::Instance>>,
         args: impl Into<QuotaRequest>,
     ) -> Answer<Grant> {
-        let answer = self.send::<T>(vec![instance], Some(args.into())).await;
+        let answer = self.send::<T>(one(call.into()), Some(args.into())).await;
         answer.map(|result| {
             let granted = result.quotas.into_values().next().unwrap_or_default();
             grant(granted.granted_amount, granted.valid_duration)
@@ -106,8 +111,8 @@ impl FakeHandler {
     }
 
     /// Calls a template of any variety except report and quota, and returns the adapter's message.
-    pub async fn call<T: Template>(&self, instance: T::Instance) -> Answer<T::Response> {
-        self.send::<T>(vec![instance], None).await
+    pub async fn call<T: Template>(&self, call: impl Into<Call<T::Instance>>) -> Answer<T::Response> {
+        self.send::<T>(one(call.into()), None).await
     }
 
     /// Closes the handler and waits for it, so that a test can check its effects.
@@ -126,9 +131,11 @@ impl FakeHandler {
 
     async fn send<T: Template>(
         &self,
-        instances: Vec<T::Instance>,
+        call: Call<Vec<T::Instance>>,
         quota: Option<QuotaRequest>,
     ) -> Answer<T::Response> {
+        let (instances, CallInfo { deadline, peer, request_id, metadata, .. }) = call.into_parts();
+        let caller = Caller { deadline, peer, request_id, metadata, ..Caller::default() };
         let send = async {
             let schema = DescriptorSet::decode(T::DESCRIPTOR).and_then(|set| DynamicTemplate::new(&set));
             let schema = schema.map_err(|error| Status::internal(error.to_string()))?;
@@ -151,7 +158,7 @@ impl FakeHandler {
                 }
             });
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let answer = self.handler.call(&schema, &instances, &names, quota, &Caller::default()).await?;
+            let answer = self.handler.call(&schema, &instances, &names, quota, &caller).await?;
             T::Response::decode(answer).map_err(|error| Status::internal(error.to_string()))
         };
         let (result, calls) = recorded(send).await;
@@ -172,6 +179,12 @@ impl Debug for FakeHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FakeHandler({})", self.config.message_name())
     }
+}
+
+/// The call of a template that takes one instance.
+fn one<M>(call: Call<M>) -> Call<Vec<M>> {
+    let (instance, info) = call.into_parts();
+    Call::with_info(vec![instance], (), info)
 }
 
 /// A handler whose calls bring that `adapter_config`.

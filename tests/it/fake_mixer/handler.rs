@@ -1,8 +1,8 @@
 //! A handler alone.
 
 use mixer_adapter::{
-    Code, QuotaRequest,
-    template::{CheckNothing, ListEntry, Metric, Quota, listentry, metric, quota},
+    Call, Code, QuotaRequest,
+    template::{CheckNothing, ListEntry, Metric, Quota, checknothing, listentry, metric, quota},
     testing::FakeMixer,
 };
 use test_adapters::{Bystander, Probe, ledger, probe::Params};
@@ -30,9 +30,18 @@ async fn a_handler_is_called_without_rules() {
 }
 
 #[tokio::test]
+async fn a_call_may_have_a_client_a_deadline_and_headers() {
+    let probe = FakeMixer::with::<Probe>().params("{ledger: with-client}");
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let call = Call::new(entry("peer")).with_deadline(deadline);
+    let call = call.with_peer("ingress").with_request_id("r-1").with_metadata("x-tenant", "acme");
+    probe.check::<ListEntry>(call).await.expect_denied(Code::PermissionDenied, "ingress");
+}
+
+#[tokio::test]
 async fn a_template_that_the_adapter_does_not_serve_is_an_error() {
     let probe = FakeMixer::with::<Bystander>().and::<Probe>().params("ledger: unserved");
-    let nothing = probe.check::<CheckNothing>(Default::default()).await;
+    let nothing = probe.check::<CheckNothing>(checknothing::InstanceMsg::default()).await;
     nothing.expect_error(Code::InvalidArgument, "adapter `probe` does not serve template `checknothing`");
 }
 

@@ -36,7 +36,7 @@ impl Handler {
         &self,
         instances: impl IntoIterator<Item = T::Instance>,
     ) -> Answer<()> {
-        self.runtime.block_on(self.handler.report::<T>(instances))
+        self.runtime.block_on(self.handler.report::<T>(Vec::from_iter(instances)))
     }
 
     /// Closes the handler, which sends everything.

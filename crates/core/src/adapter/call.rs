@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::QuotaRequest;
@@ -29,7 +29,11 @@ use super::QuotaRequest;
 /// // In a test, a call is made of its instance.
 /// let call = Call::new(checknothing::InstanceMsg::default());
 /// assert_eq!((call.name.as_str(), call.peer(), call.deadline()), ("", None, None));
+/// let call = call.with_peer("ingress").with_request_id("r-1").with_metadata("x-tenant", "acme");
+/// assert_eq!((call.peer(), call.request_id(), call.metadata("x-tenant")), (Some("ingress"), Some("r-1"), Some("acme")));
 /// ```
+///
+/// `testing::FakeHandler` of the crate `mixer-adapter` sends such a call.
 #[derive(Clone, Debug, Default)]
 pub struct Call<M, Q = ()> {
     message: M,
@@ -90,6 +94,36 @@ impl<M, Q> Call<M, Q> {
         self
     }
 
+    /// Sets the header `x-request-id`, for a test.
+    #[must_use]
+    pub fn with_request_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.info.request_id = Some(id.into());
+        self
+    }
+
+    /// Sets a text header of the gRPC call, for a test.
+    ///
+    /// # Panics
+    /// If the name is not that of a header in lower case, or the value is not visible ASCII.
+    #[must_use]
+    pub fn with_metadata(mut self, name: &'static str, value: &'static str) -> Self {
+        let headers = Arc::make_mut(self.info.metadata.get_or_insert_default());
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        self
+    }
+
+    /// Sets the full name of the handler, for a test that calls `handle`. A `FakeHandler` does not send it, as a remote Mixer does not.
+    #[must_use]
+    pub fn with_handler(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.info.handler = Some(name.into());
+        self
+    }
+
+    #[doc(hidden)]
+    pub fn into_parts(self) -> (M, CallInfo) {
+        (self.message, self.info)
+    }
+
     /// Returns the instance, or all instances of a report.
     pub fn into_inner(self) -> M {
         self.message
@@ -142,6 +176,12 @@ impl<M, Q> Call<M, Q> {
 impl<M> From<M> for Call<M> {
     fn from(message: M) -> Self {
         Self::new(message)
+    }
+}
+
+impl<M, const N: usize> From<[M; N]> for Call<Vec<M>> {
+    fn from(instances: [M; N]) -> Self {
+        Self::new(instances.into())
     }
 }
 
