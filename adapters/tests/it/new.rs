@@ -116,6 +116,19 @@ fn names_that_no_crate_has_existing_folders_and_unknown_templates_are_refused() 
     assert!(ran.stderr.contains("cannot create the folder demo: File exists"), "{ran:?}");
 }
 
+#[test]
+fn a_workspace_that_would_refuse_the_crate_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let (manifest, inner) = (folder.path().join("Cargo.toml"), folder.path().join("inner"));
+    fs::write(&manifest, "[workspace]\nmembers = []\n").unwrap();
+    fs::create_dir(&inner).unwrap();
+    let ran = new(&inner, "demo", &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let warning =
+        format!("warning: {} is a workspace, and cargo refuses crates below it", manifest.display());
+    assert!(ran.stderr.starts_with(&warning), "{ran:?}");
+}
+
 /// The varieties that differ in their code: one template of each, as a program, and libraries.
 const TESTED: [&str; 8] = [
     "listentry-program",

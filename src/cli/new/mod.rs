@@ -84,6 +84,12 @@ impl New {
                 path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, rendered));
             written.with_context(|| format!("cannot write {}", path.display()))?;
         }
+        if let Some(workspace) = workspace() {
+            super::print_error(&format!(
+                "warning: {} is a workspace, and cargo refuses crates below it that it does not name: add the folder to its `members` or `exclude`, or move it elsewhere",
+                workspace.display()
+            ));
+        }
         let dependency = match source {
             Some(source) => format!("the source tree {}", source.display()),
             None => format!("version {} of the registry", env!("CARGO_PKG_VERSION")),
@@ -200,6 +206,14 @@ fn dependency(source: Option<&Path>, folder: &str) -> Json {
     // Without a slash at the end.
     let path: PathBuf = source.join(folder).components().collect();
     format!("path = {}", template::quoted(&path.to_string_lossy())).into()
+}
+
+/// Returns the manifest of the workspace in which the current folder is.
+fn workspace() -> Option<PathBuf> {
+    let folder = std::env::current_dir().ok()?;
+    let is_workspace = |text: String| text.lines().any(|line| line.trim_start().starts_with("[workspace"));
+    let mut manifests = folder.ancestors().map(|folder| folder.join("Cargo.toml"));
+    manifests.find(|manifest| fs::read_to_string(manifest).is_ok_and(is_workspace))
 }
 
 /// The template that the adapter handles.
