@@ -33,6 +33,8 @@ use tonic::{
     transport::{Channel, server::TcpIncoming},
 };
 
+mixer_adapter::testing::compliance!(Closed, config("closed: [/admin]"));
+
 async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -73,11 +75,9 @@ async fn a_program_of_axum_and_tonic_mounts_the_adapter_beside_its_own_routes() 
     let (headers, body) = get(format!("http://{address}/hello")).await;
     assert_eq!((headers["server"].to_str().unwrap(), body.as_str()), ("embedded", "hello"));
     check_at(&address).await;
-    let metrics = host.adapters().handler_metrics().unwrap();
-    assert!(
-        metrics.contains("\nadapter_closed_answers_total{handler=\"1\",verdict=\"denied\"} 1\n"),
-        "{metrics}"
-    );
+    let (_, metrics) = get(format!("http://{address}/metrics")).await;
+    let count = "\nadapter_closed_answers_total{handler=\"1\",verdict=\"denied\"} 1\n";
+    assert!(metrics.contains(count) && metrics.ends_with("# EOF\n"), "{metrics}");
     host.close(Duration::from_secs(30)).await;
     assert_eq!(host.adapters().handler_metrics().unwrap(), "", "the handler is closed");
 }
