@@ -18,6 +18,7 @@ mixer_adapter::testing::compliance!(
     config(&format!("{{url: '{}', token_file: src/token.txt}}", FakeService::start(answer).url("/users"))),
     refuses("ttl", "{url: 'http://127.0.0.1:9', token_file: src/token.txt, ttl: 0s}"),
     refuses("url", "token_file: src/token.txt"),
+    refuses("token_file", "{url: 'http://users.example.com', token_file: src/token.txt}"),
     refuses("token_file", "url: 'http://127.0.0.1:9'")
 );
 
