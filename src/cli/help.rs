@@ -39,7 +39,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["init", "validate", "fmt", "test", "explain", "diff", "eval", "envoy-config"],
     ),
     ("Look", &["decisions", "watch", "adapters", "reference", "version"]),
-    ("For authors of adapters", &["new", "manifest", "proto"]),
+    ("For authors of adapters", &["new", "comply", "manifest", "proto"]),
 ];
 
 /// Lists the commands in the help of the program by what people do.
