@@ -52,7 +52,8 @@ pub struct Http {
 pub struct HttpRequest {
     http: Http,
     request: Result<Request<Bytes>, HttpError>,
-    secret: Option<Secret>,
+    /// Headers with what precedes the secret in them.
+    secrets: Vec<(HeaderName, &'static str, Secret)>,
     timeout: Duration,
 }
 
@@ -128,7 +129,7 @@ impl Http {
     pub fn request(&self, method: Method, url: &str) -> HttpRequest {
         let request = Request::builder().method(method).uri(url).body(Bytes::new());
         let request = request.map_err(|error| HttpError::unsendable(url, error.to_string()));
-        HttpRequest { http: self.clone(), request, secret: None, timeout: TIMEOUT }
+        HttpRequest { http: self.clone(), request, secrets: Vec::new(), timeout: TIMEOUT }
     }
 }
 
@@ -177,7 +178,13 @@ impl HttpRequest {
 
     /// Sets `authorization` to a bearer token, which is read when the request is sent: over TLS, or to this machine.
     pub fn bearer(mut self, token: &Secret) -> Self {
-        self.secret = Some(token.clone());
+        self.secrets.push((header::AUTHORIZATION, "Bearer ", token.clone()));
+        self
+    }
+
+    /// Sets a header to a secret, such as `x-api-key`, which is read when the request is sent: over TLS, or to this machine.
+    pub fn secret_header(mut self, name: HeaderName, secret: &Secret) -> Self {
+        self.secrets.push((name, "", secret.clone()));
         self
     }
 
@@ -218,16 +225,16 @@ impl HttpRequest {
         if !self.http.access.allows_host(host) {
             return Err(HttpError::unsendable(&url, format!("{host} is not in --allow-hosts")));
         }
-        if let Some(secret) = &self.secret {
+        for (name, prefix, secret) in self.secrets {
             if url.scheme() != Some(&Scheme::HTTPS) && !is_this_machine(host) {
                 return Err(HttpError::unsendable(&url, "would send the secret in the clear: use https"));
             }
-            let token = secret.text().await;
-            let token = token.map_err(|error| HttpError::new(&url, format!("{secret:?}: {error}")))?;
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
-                .map_err(|_| HttpError::new(&url, format!("{secret:?} is not a token")))?;
+            let text = secret.text().await;
+            let text = text.map_err(|error| HttpError::new(&url, format!("{secret:?}: {error}")))?;
+            let mut value = HeaderValue::from_str(&format!("{prefix}{}", text.expose()))
+                .map_err(|_| HttpError::new(&url, format!("{secret:?} is not the value of a header")))?;
             value.set_sensitive(true);
-            request.headers_mut().insert(header::AUTHORIZATION, value);
+            request.headers_mut().insert(name, value);
         }
         let Some(transport) = &self.http.transport else {
             return Err(HttpError::new(&url, "there is no HTTP client without a server"));
@@ -415,8 +422,43 @@ mod tests {
             ("http://[::1]/", false),
             ("http://localhost/", false),
         ] {
-            let error = context.http().get(url).bearer(&token).send().await.unwrap_err().to_string();
-            assert_eq!(error.contains("would send the secret in the clear"), is_refused, "{url}: {error}");
+            let request = || context.http().get(url);
+            let api_key = HeaderName::from_static("x-api-key");
+            for request in [request().bearer(&token), request().secret_header(api_key, &token)] {
+                let error = request.send().await.unwrap_err().to_string();
+                assert_eq!(
+                    error.contains("would send the secret in the clear"),
+                    is_refused,
+                    "{url}: {error}"
+                );
+            }
         }
+    }
+
+    /// Answers with the headers of the request.
+    struct Echo;
+
+    impl HttpTransport for Echo {
+        fn send(&self, request: Request<Bytes>, _: Duration) -> SendFuture {
+            let mut response = http::Response::new(Bytes::new());
+            *response.headers_mut() = request.headers().clone();
+            Box::pin(std::future::ready(Ok(response)))
+        }
+    }
+
+    #[tokio::test]
+    async fn secrets_are_in_their_headers_and_not_shown() {
+        let path = std::env::temp_dir().join(format!("mixer-adapter-key-{}", std::process::id()));
+        std::fs::write(&path, "s3cr3t\n").unwrap();
+        let secret = Context::detached(()).secret("key_file", &path).await.unwrap();
+        let http = Http::new(Some(Arc::new(Echo)), Access::unrestricted());
+        let request = http.get("https://example.com/").bearer(&secret);
+        let request = request.secret_header(HeaderName::from_static("x-api-key"), &secret);
+        assert!(!format!("{request:?}").contains("s3cr3t"));
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.header("authorization"), Some("Bearer s3cr3t"));
+        assert_eq!(answer.header("x-api-key"), Some("s3cr3t"));
+        assert!(answer.headers().values().all(HeaderValue::is_sensitive));
+        std::fs::remove_file(path).unwrap();
     }
 }
