@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The sources that the pages show.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     include_str!("../src/demo.rs"),
     include_str!("../src/answers.rs"),
     include_str!("../src/settings.rs"),
@@ -23,6 +23,8 @@ const SOURCES: [&str; 9] = [
     include_str!("../../embedded/src/bin/engine.rs"),
     include_str!("../../embedded/tests/embedding.rs"),
     include_str!("../../tagcheck/src/main.rs"),
+    include_str!("../../denylist/src/main.rs"),
+    include_str!("../../../adapters/tests/it/fake_mixer.rs"),
 ];
 
 /// The words of a text, so that indentation does not matter.
@@ -33,10 +35,10 @@ fn words(text: &str) -> String {
 #[test]
 fn the_code_of_each_page_is_compiled() {
     let sources = SOURCES.map(|source| words(source).replace("pub ", ""));
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let pages = fs::read_dir(docs.join("guide")).unwrap().map(|entry| entry.unwrap().path());
     let mut blocks = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for path in pages.chain([docs.join("testing.md")]) {
         let text = fs::read_to_string(&path).unwrap();
         for block in text.split("\n```rust\n").skip(1).map(|rest| rest.split("\n```").next().unwrap()) {
             let code = words(block).replace("pub ", "");
