@@ -11,7 +11,7 @@ pub mod testing;
 
 pub use mixer_adapter_core::{
     Adapter, AdapterError, Call, Check, Code, Context, DirectHttpResponse, Grant, Handle, LimitState,
-    QuotaRequest, adapter, declare_template, http, include_proto, metrics, proto, retention, value,
+    QuotaRequest, adapter, declare_template, http, include_proto, log, metrics, proto, retention, value,
 };
 /// Templates: the schemas of the instances that adapters receive, each with its answer and gRPC method.
 ///

@@ -11,7 +11,7 @@ mod tests;
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Call, Check, Code, Context, Handle,
-    framework::{log_limit::warn_limited, log_text::log_text},
+    log::{log_text, warn_limited},
     metrics::Events,
 };
 use mixer_adapter_templates::{Authorization, authorization};

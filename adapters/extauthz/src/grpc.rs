@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use mixer_adapter_core::{
     Check,
-    adapter::{Http, HttpRequest, HttpResponse},
+    adapter::{HeaderOperation, Http, HttpRequest, HttpResponse},
     proto::Status,
 };
 use prost::Message;
 use prost_types::Struct;
 
 use super::{
-    decision::{HeaderOperation, Operation, RouteDirective, allow, client_response, deny},
+    decision::{client_response, deny},
     error::AskError,
     question::{DEPTH, Question},
 };
@@ -130,7 +130,11 @@ impl HeaderValueOption {
     fn into_operation(self, appends_by_default: bool) -> Option<HeaderOperation> {
         let (name, value) = self.header?.into_text();
         let appends = self.append.unwrap_or(appends_by_default);
-        Some(HeaderOperation::new(if appends { Operation::Append } else { Operation::Replace }, name, value))
+        Some(if appends {
+            HeaderOperation::append(name, value)
+        } else {
+            HeaderOperation::replace(name, value)
+        })
     }
 }
 
@@ -153,23 +157,19 @@ impl Header {
     }
 }
 
-fn removed(name: String) -> HeaderOperation {
-    HeaderOperation::new(Operation::Remove, name, "")
-}
-
-impl From<OkHttpResponse> for RouteDirective {
+impl OkHttpResponse {
     /// Envoy replaces headers of the request and adds headers to the response, unless the service says otherwise.
-    fn from(ok: OkHttpResponse) -> Self {
-        let parameters = ok.query_parameters_to_set.into_iter();
-        let set = parameters
-            .map(|set| HeaderOperation::new(Operation::Replace, format!("?{}", set.key), set.value));
-        let headers = ok.headers.into_iter().filter_map(|header| header.into_operation(false));
-        let parameters = ok.query_parameters_to_remove.into_iter().map(|name| removed(format!("?{name}")));
-        let added = ok.response_headers_to_add.into_iter();
+    fn into_check(self) -> Check {
+        let parameters = self.query_parameters_to_set.into_iter();
+        let set = parameters.map(|set| HeaderOperation::replace(format!("?{}", set.key), set.value));
+        let headers = self.headers.into_iter().filter_map(|header| header.into_operation(false));
+        let parameters = self.query_parameters_to_remove.into_iter();
+        let parameters = parameters.map(|name| HeaderOperation::remove(format!("?{name}")));
+        let added = self.response_headers_to_add.into_iter();
         let response = added.filter_map(|header| header.into_operation(true)).collect();
-        let request =
-            ok.headers_to_remove.into_iter().map(removed).chain(headers).chain(parameters).chain(set);
-        Self { request: request.collect(), response }
+        let removed = self.headers_to_remove.into_iter().map(HeaderOperation::remove);
+        let request = removed.chain(headers).chain(parameters).chain(set);
+        Check::allow().with_header_operations(request.collect(), response)
     }
 }
 
@@ -192,7 +192,7 @@ pub(super) fn decision(answer: &HttpResponse) -> Result<Check, AskError> {
         return Err(AskError::Failed(status.message));
     }
     let check = match (status.code, response.denied_response) {
-        (0, None) => allow(&response.ok_response.unwrap_or_default().into()),
+        (0, None) => response.ok_response.unwrap_or_default().into_check(),
         (0, Some(_)) => return Err(AskError::Undecided),
         (code, denied) => {
             let response = denied.map(|denied| {
@@ -221,10 +221,7 @@ mod tests {
             query_parameters_to_remove: vec!["debug".to_owned()],
             ..OkHttpResponse::default()
         };
-        let expected = [
-            HeaderOperation::new(Operation::Remove, "?debug", ""),
-            HeaderOperation::new(Operation::Replace, "?tenant", "shop"),
-        ];
-        assert_eq!(RouteDirective::from(ok).request, expected);
+        let expected = vec![HeaderOperation::remove("?debug"), HeaderOperation::replace("?tenant", "shop")];
+        assert_eq!(ok.into_check(), Check::allow().with_header_operations(expected, Vec::new()));
     }
 }

@@ -2,13 +2,12 @@
 
 use mixer_adapter_core::{
     Check, Code,
-    adapter::{Http, HttpRequest, HttpResponse},
-    framework::is_framing_header,
+    adapter::{HeaderOperation, Http, HttpRequest, HttpResponse, is_framing_header},
     http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header},
 };
 
 use super::{
-    decision::{HeaderOperation, Operation, RouteDirective, allow, client_response, deny},
+    decision::{client_response, deny},
     error::AskError,
     question::{DEPTH, Question},
 };
@@ -62,12 +61,8 @@ fn with_header(request: HttpRequest, name: HeaderName, value: &str) -> Result<Ht
 
 /// Allows without an answer. The upstream receives no header with these names: the client's are not the service's.
 pub(super) fn allowed_without_answer(upstream_headers: &[HeaderName]) -> Check {
-    let request = upstream_headers.iter().map(removed).collect();
-    allow(&RouteDirective { request, response: Vec::new() })
-}
-
-fn removed(name: &HeaderName) -> HeaderOperation {
-    HeaderOperation::new(Operation::Remove, name.as_str(), "")
+    let request = upstream_headers.iter().map(|name| HeaderOperation::remove(name.as_str()));
+    Check::allow().with_header_operations(request.collect(), Vec::new())
 }
 
 /// Reads an answer that allows. The upstream receives the headers with these names.
@@ -75,18 +70,18 @@ pub(super) fn allowed(answer: &HttpResponse, upstream_headers: &[HeaderName]) ->
     let values = |name: &HeaderName| {
         let values =
             answer.headers().get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let operations = values.enumerate().map(|(index, value)| {
-            let operation = if index == 0 { Operation::Replace } else { Operation::Append };
-            HeaderOperation::new(operation, name.as_str(), value)
+        let operations = values.enumerate().map(|(index, value)| match index {
+            0 => HeaderOperation::replace(name.as_str(), value),
+            _ => HeaderOperation::append(name.as_str(), value),
         });
         operations.collect::<Vec<_>>()
     };
     let of_header = |name: &HeaderName| match values(name) {
-        none if none.is_empty() => vec![removed(name)],
+        none if none.is_empty() => vec![HeaderOperation::remove(name.as_str())],
         some => some,
     };
     let request = upstream_headers.iter().flat_map(of_header).collect();
-    allow(&RouteDirective { request, response: Vec::new() })
+    Check::allow().with_header_operations(request, Vec::new())
 }
 
 /// Reads an answer that does not allow. Its client receives the headers with these names.

@@ -13,8 +13,8 @@ mod tests;
 use mixer_adapter_core::{
     Adapter, AdapterError, Call, Check, Code, Context, Handle,
     adapter::{Http, Secret},
-    framework::{log_limit::warn_limited, log_text::log_text},
     http::StatusCode,
+    log::{log_text, warn_limited},
     metrics::Events,
 };
 use mixer_adapter_templates::{Authorization, authorization};

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use mixer_adapter_core::{
-    adapter::{Faults, Settings},
-    framework::is_framing_header,
+    adapter::{Faults, Settings, is_framing_header},
     http::{HeaderName, header},
 };
 

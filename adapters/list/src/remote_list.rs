@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mixer_adapter_core::{
     Context,
-    framework::{log_limit::LogLimit, log_text::log_text},
+    log::{LogLimit, log_text},
     metrics::Events,
 };
 use mixer_adapter_net::{HttpError, grpc::CallMemory};

@@ -3,8 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use mixer_adapter_core::{
-    adapter::{Faults, Settings},
-    framework::is_framing_header,
+    adapter::{Faults, Settings, is_framing_header},
     http::{HeaderMap, HeaderName, HeaderValue},
     value::ValueType,
 };

@@ -7,6 +7,7 @@
 //! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
 //! - [`Call`] and [`Context`]: the instances of a call with its deadline and client, and what a handler has besides its configuration;
 //! - [`adapter`]: settings parsed from configurations ([`adapter::Settings`]) and types announced by sessions;
+//! - [`log`]: lines of the log in bounded numbers;
 //! - [`value`]: attribute values inside instances;
 //! - [`metrics`]: counters, gauges and histograms of a handler on the metrics page ([`Context::metrics`]), with the feature `metrics`;
 //! - [`retention`]: state that outlives a handler, such as counters;
@@ -25,6 +26,7 @@ extern crate self as mixer_adapter_core;
 pub mod adapter;
 #[doc(hidden)]
 pub mod framework;
+pub mod log;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod proto;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use prost::Message as _;
 use prost_types::Struct;
 
-use super::Code;
+use super::{Code, HeaderOperation, header_operation::RouteDirective};
 use crate::proto::{
     Any, CheckResult, Status, google::rpc::LocalizedMessage, istio::policy::v1beta1::DirectHttpResponse,
 };
@@ -115,6 +115,18 @@ impl Check {
         let type_url = "type.googleapis.com/google.protobuf.Struct".to_owned();
         self.status.details.push(Any { type_url, value: metadata.encode_to_vec().into() });
         self
+    }
+
+    /// Changes headers of the request to the upstream and of the response to the client, in this order, if the answer allows; a detail
+    /// `istio.mixer.v1.RouteDirective`, of which an answer has one. A real Mixer drops it.
+    #[must_use]
+    pub fn with_header_operations(
+        self,
+        request: Vec<HeaderOperation>,
+        response: Vec<HeaderOperation>,
+    ) -> Self {
+        let directive = RouteDirective { request, response };
+        if directive == RouteDirective::default() { self } else { self.detail(&directive) }
     }
 
     /// Adds the message of a denial in the language of users, by its BCP 47 tag; a detail `google.rpc.LocalizedMessage`.

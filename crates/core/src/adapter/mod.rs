@@ -8,6 +8,7 @@ mod context;
 mod error;
 mod faults;
 mod files;
+mod header_operation;
 mod http;
 mod inferred;
 mod quota;
@@ -25,6 +26,7 @@ pub use config::{Config, ConfigErrors, Violation};
 pub use context::Context;
 pub use error::{AdapterError, Code};
 pub use faults::{Declared, Faults, Setting, Shown};
+pub use header_operation::HeaderOperation;
 pub use inferred::{InferredType, InferredTypes};
 pub use quota::{Grant, LimitOverride, LimitState, QuotaRequest};
 pub use secret::{Secret, SecretText};
@@ -33,6 +35,8 @@ pub use settings::Settings;
 pub use templates::TemplateVisitor;
 pub use templates::Templates;
 pub use warning::Warning;
+
+pub use crate::framework::is_framing_header;
 
 #[doc(hidden)]
 pub use self::http::{HttpTransport, SendFuture, UnsendableError};
