@@ -1,12 +1,19 @@
 //! The answers of the service.
 
+use std::collections::BTreeMap;
+
 use mixer_adapter_core::{
-    Check, Code,
+    Check, Code, DirectHttpResponse,
+    adapter::HeaderOperation,
+    http::HeaderValue,
+    log::{log_text, warn_limited},
     prost::Message as _,
     prost_types::{ListValue, NullValue, Struct, Value, value::Kind},
 };
 use serde::Deserialize;
 use serde_json::Value as Json;
+
+use super::{error::EvaluationError, settings::ContextHeader};
 
 /// Limits on the texts of a denial.
 const MAX_CHARACTERS: usize = 500;
@@ -49,17 +56,37 @@ impl Decisions {
 }
 
 impl Decision {
-    /// Returns the answer to the request, with the context as metadata.
-    pub(super) fn into_check(self) -> Check {
-        let check = if self.decision { Check::allow() } else { self.denial() };
-        match metadata(self.context) {
+    /// Returns the answer to the request, with the context as metadata, and values of it as headers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request is allowed and a header of the upstream cannot have its value.
+    pub(super) fn into_check(
+        self,
+        upstream_headers: &[ContextHeader],
+        client_headers: &[ContextHeader],
+    ) -> Result<Check, EvaluationError> {
+        let check = if self.decision { self.allow(upstream_headers)? } else { self.deny(client_headers) };
+        Ok(match metadata(self.context) {
             Some(metadata) => check.with_metadata(&metadata),
             None => check,
-        }
+        })
     }
 
-    /// Denies the request. The text is the reason for users, in English if there are several.
-    fn denial(&self) -> Check {
+    /// Allows the request. The upstream receives these headers as the context has them: the client cannot give itself one.
+    fn allow(&self, headers: &[ContextHeader]) -> Result<Check, EvaluationError> {
+        let operations = headers.iter().map(|header| {
+            Ok(match header.value(&self.context)? {
+                Some(value) => HeaderOperation::replace(header.name.as_str(), value),
+                None => HeaderOperation::remove(header.name.as_str()),
+            })
+        });
+        let operations = operations.collect::<Result<_, EvaluationError>>()?;
+        Ok(Check::allow().with_header_operations(operations, Vec::new()))
+    }
+
+    /// Denies the request. The text is the reason for users, in English if there are several. A header that cannot have its value is skipped.
+    fn deny(&self, headers: &[ContextHeader]) -> Check {
         // `reason_admin` must not be sent to users.
         let reason = match &self.context["reason_user"] {
             Json::Null => &self.context["reason"],
@@ -78,7 +105,32 @@ impl Decision {
         let denial = Check::deny(Code::PermissionDenied, text);
         let localized =
             languages.iter().filter(|(tag, _)| tag.starts_with(|c: char| c.is_ascii_alphabetic()));
-        localized.fold(denial, |denial, (tag, text)| denial.localized(*tag, text))
+        let denial = localized.fold(denial, |denial, (tag, text)| denial.localized(*tag, text));
+        let headers = headers.iter().filter_map(|header| match header.value(&self.context) {
+            Ok(value) => Some((header.name.to_string(), value?)),
+            Err(error) => {
+                warn_limited!(error = log_text(error), "a header of a denial was skipped");
+                None
+            }
+        });
+        let headers: BTreeMap<String, String> = headers.collect();
+        if headers.is_empty() {
+            return denial;
+        }
+        denial.with_direct_response(&DirectHttpResponse { headers, ..DirectHttpResponse::default() })
+    }
+}
+
+impl ContextHeader {
+    /// Returns the value in a context; `None` if it is absent.
+    fn value(&self, context: &Json) -> Result<Option<String>, EvaluationError> {
+        let text = match context.pointer(&self.pointer) {
+            None | Some(Json::Null) => return Ok(None),
+            Some(Json::String(text)) => Some(text.clone()),
+            Some(value) => (value.is_number() || value.is_boolean()).then(|| value.to_string()),
+        };
+        let valid = text.filter(|text| HeaderValue::from_bytes(text.as_bytes()).is_ok());
+        valid.map(Some).ok_or_else(|| EvaluationError::Header(self.name.clone()))
     }
 }
 
@@ -118,7 +170,10 @@ fn cut(text: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use mixer_adapter_core::proto::{Any, google::rpc::LocalizedMessage};
+    use mixer_adapter_core::{
+        http::HeaderName,
+        proto::{Any, google::rpc::LocalizedMessage},
+    };
     use serde_json::json;
 
     use super::*;
@@ -130,7 +185,7 @@ mod tests {
 
     fn denied(context: Json) -> Check {
         let answer = json!({ "decision": false, "context": context });
-        let check = serde_json::from_value::<Decision>(answer).unwrap().into_check();
+        let check = serde_json::from_value::<Decision>(answer).unwrap().into_check(&[], &[]).unwrap();
         assert_eq!(check.status().code, Code::PermissionDenied as i32);
         check
     }
@@ -169,7 +224,7 @@ mod tests {
     fn the_context_is_metadata_of_each_decision() {
         let context = json!({ "obligations": [{ "id": "log", "level": 2 }], "mfa": true, "none": null });
         for decision in [true, false] {
-            let check = Decision { decision, context: context.clone() }.into_check();
+            let check = Decision { decision, context: context.clone() }.into_check(&[], &[]).unwrap();
             assert_eq!(check.is_allowed(), decision);
             let metadata = Struct::decode(details(&check, true)[0].value.clone()).unwrap();
             let shown = format!("{metadata:?}");
@@ -179,7 +234,7 @@ mod tests {
         }
         let deep = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
         for none in [json!(null), json!({}), json!("x"), json!({ "a": "x".repeat(8 << 10) }), deep] {
-            let check = Decision { decision: true, context: none }.into_check();
+            let check = Decision { decision: true, context: none }.into_check(&[], &[]).unwrap();
             assert!(check.details().is_empty(), "{check:?}");
         }
     }
@@ -188,5 +243,38 @@ mod tests {
     fn a_long_reason_is_cut() {
         let check = denied(json!({ "reason": "ä".repeat(10_000) }));
         assert_eq!(check.status().message, "ä".repeat(MAX_CHARACTERS));
+    }
+
+    #[test]
+    fn values_of_the_context_are_headers() {
+        let header = |name: &'static str, pointer: &str| ContextHeader {
+            name: HeaderName::from_static(name),
+            pointer: pointer.to_owned(),
+        };
+        let named = [header("x-role", "/roles/0"), header("x-level", "/level"), header("x-none", "/none")];
+        let context = json!({ "roles": ["admin"], "level": 2, "none": null });
+        let check = |decision, context: &Json| {
+            Decision { decision, context: context.clone() }.into_check(&named, &named)
+        };
+        let operations = vec![
+            HeaderOperation::replace("x-role", "admin"),
+            HeaderOperation::replace("x-level", "2"),
+            HeaderOperation::remove("x-none"),
+        ];
+        let expected = Check::allow().with_header_operations(operations, Vec::new());
+        assert_eq!(check(true, &context).unwrap().details()[0], expected.details()[0]);
+        let response = |context: &Json| {
+            let denial = check(false, context).unwrap();
+            let detail = details(&denial, false).pop().cloned();
+            detail.map(|detail| DirectHttpResponse::decode(detail.value).unwrap().headers).unwrap_or_default()
+        };
+        let expected = [("x-level", "2"), ("x-role", "admin")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(response(&context), BTreeMap::from(expected));
+        for invalid in [json!("a\r\nx-b: c"), json!(["admin"]), json!({})] {
+            let context = json!({ "level": invalid });
+            check(true, &context).unwrap_err();
+            assert!(response(&context).is_empty(), "{invalid}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mixer_adapter_core::adapter::HttpError;
+use mixer_adapter_core::{adapter::HttpError, http::HeaderName};
 
 /// An evaluation without a decision.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,10 @@ pub(super) enum EvaluationError {
     NoEvaluations,
     #[error("the answer does not have a decision about each evaluation")]
     Incomplete,
+    #[error(
+        "the value of the header {0} in the context is not a text, a number or a boolean that a header can have"
+    )]
+    Header(HeaderName),
     #[error(
         "the property {0:?} of the action is not a part of an evaluation; write it like \"evaluations.read.action\" or \
          \"evaluations.read.resource.id\""
@@ -37,6 +41,7 @@ impl EvaluationError {
             | Self::OtherHost(_)
             | Self::NoEvaluations
             | Self::Incomplete
+            | Self::Header(_)
             | Self::Property(_) => false,
         }
     }

@@ -11,15 +11,13 @@ mod tests;
 
 use mixer_adapter_core::{
     Adapter, AdapterError, Call, Check, Code, Context, Handle,
+    adapter::HeaderOperation,
     log::{log_text, warn_limited},
     metrics::Events,
 };
 use mixer_adapter_templates::{Authorization, authorization};
 
-use self::{
-    config::params::OnError, decision::Decision, error::EvaluationError, evaluation::Question,
-    service::Service,
-};
+use self::{config::params::OnError, error::EvaluationError, evaluation::Question, service::Service};
 
 mod config {
     #![allow(missing_docs, unreachable_pub)]
@@ -55,23 +53,29 @@ impl Handle<Authorization> for AuthZen {
     async fn handle(&self, call: Call<authorization::InstanceMsg>) -> Result<Check, AdapterError> {
         Ok(match self.decide(&call).await {
             // The interval alone limits a cached decision.
-            Ok(decision) => decision.into_check().valid_for(self.settings.caching_interval).uses(u32::MAX),
+            Ok(check) => check.valid_for(self.settings.caching_interval).uses(u32::MAX),
             Err(error) => self.without_decision(&error).no_cache(),
         })
     }
 }
 
 impl AuthZen {
-    async fn decide(&self, call: &Call<authorization::InstanceMsg>) -> Result<Decision, EvaluationError> {
+    async fn decide(&self, call: &Call<authorization::InstanceMsg>) -> Result<Check, EvaluationError> {
+        let AuthZenSettings { timeout, upstream_headers, client_headers, .. } = &self.settings;
         let question = Question::new(call, &self.settings)?;
-        self.service.evaluate(&question, call.time_left(self.settings.timeout)).await
+        let decision = self.service.evaluate(&question, call.time_left(*timeout)).await?;
+        decision.into_check(upstream_headers, client_headers)
     }
 
     fn without_decision(&self, error: &EvaluationError) -> Check {
         self.failed.add(1);
         warn_limited!(error = log_text(error), "the decision service made no decision");
         match self.settings.on_error {
-            OnError::Allow if error.is_outage() => Check::allow(),
+            OnError::Allow if error.is_outage() => {
+                let headers = self.settings.upstream_headers.iter();
+                let removed = headers.map(|header| HeaderOperation::remove(header.name.as_str()));
+                Check::allow().with_header_operations(removed.collect(), Vec::new())
+            }
             OnError::Allow | OnError::Deny => {
                 Check::deny(Code::Unavailable, "the decision service made no decision")
             }

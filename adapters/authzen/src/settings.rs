@@ -1,10 +1,10 @@
 //! The configuration.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mixer_adapter_core::{
-    adapter::{Faults, Settings},
-    http::Uri,
+    adapter::{Faults, Settings, is_framing_header},
+    http::{HeaderName, Uri, header},
 };
 
 use super::config::{
@@ -30,6 +30,16 @@ pub struct AuthZenSettings {
     pub(super) on_error: OnError,
     pub(super) groups_property: String,
     pub(super) evaluations_semantic: EvaluationsSemantic,
+    pub(super) upstream_headers: Vec<ContextHeader>,
+    pub(super) client_headers: Vec<ContextHeader>,
+}
+
+/// A header with a value of the context.
+#[derive(Debug)]
+pub(super) struct ContextHeader {
+    pub(super) name: HeaderName,
+    /// A JSON pointer into the context (RFC 6901).
+    pub(super) pointer: String,
 }
 
 /// The URL of a decision service, by which its metadata names it.
@@ -61,6 +71,8 @@ impl Settings for AuthZenSettings {
         let caching_interval = caching_interval.range(Duration::ZERO..=DAY).or(Duration::ZERO);
         let groups_property = faults.text("groups_property", params.groups_property).length(1..=100);
         let groups_property = groups_property.or("groups".to_owned());
+        let upstream_headers = ContextHeader::parse("upstream_headers", params.upstream_headers, faults);
+        let client_headers = ContextHeader::parse("client_headers", params.client_headers, faults);
         let url = faults.url("url", &params.url).required()?;
         if !params.token_file.is_empty() {
             faults.secret_file("token_file", &params.token_file, &url);
@@ -76,7 +88,26 @@ impl Settings for AuthZenSettings {
             on_error,
             groups_property,
             evaluations_semantic,
+            upstream_headers,
+            client_headers,
         })
+    }
+}
+
+impl ContextHeader {
+    fn parse(field: &str, given: BTreeMap<String, String>, faults: &mut Faults<'_>) -> Vec<Self> {
+        let parsed = given.into_iter().filter_map(|(name, pointer)| {
+            let field = format!("{field}[{name:?}]");
+            let name = faults.check(&field, name.parse::<HeaderName>())?;
+            if is_framing_header(&name) || name == header::HOST {
+                faults.push(&field, format!("{name} cannot be changed"));
+            }
+            if !pointer.starts_with('/') {
+                faults.push(&field, "must be a JSON pointer into the context, such as /roles/0");
+            }
+            Some(Self { name, pointer })
+        });
+        parsed.collect()
     }
 }
 
