@@ -126,7 +126,7 @@ impl Service {
             Some(token) => request.bearer(token),
             None => request,
         };
-        Ok(request.send().await?)
+        Ok(request.repeatable().send().await?)
     }
 }
 

@@ -92,7 +92,7 @@ impl ExtAuthz {
             Some(token) => request.bearer(token),
             None => request,
         };
-        let answer = request.send().await?;
+        let answer = request.repeatable().send().await?;
         match protocol {
             Protocol::Grpc => grpc::decision(&answer),
             Protocol::Http if answer.status() == StatusCode::OK => {

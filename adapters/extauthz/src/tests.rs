@@ -37,7 +37,7 @@ use mixer_adapter_envoy::proto::envoy::{
 };
 use mixer_adapter_templates::authorization::{ActionMsg, InstanceMsg, SubjectMsg};
 use tempfile::NamedTempFile;
-use tokio::net::TcpListener;
+use tokio::{io::AsyncReadExt as _, net::TcpListener};
 use tonic::transport::{Server, server::TcpIncoming};
 
 use super::*;
@@ -98,8 +98,14 @@ fn response(check: &Check) -> DirectHttpResponse {
     DirectHttpResponse::decode(check.details()[0].value.clone()).unwrap()
 }
 
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, url)
+}
+
 async fn unused_url() -> String {
-    format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap())
+    listener().await.1
 }
 
 /// An authorization server of gRPC, which records its calls.
@@ -129,11 +135,14 @@ impl EnvoyAuthorization for GrpcService {
 
 impl GrpcService {
     async fn start(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let server = Server::builder().add_service(AuthorizationServer::new(self.clone()));
-        tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+        let (listener, url) = listener().await;
+        tokio::spawn(self.clone().serve(listener));
         url
+    }
+
+    async fn serve(self, listener: TcpListener) {
+        let server = Server::builder().add_service(AuthorizationServer::new(self));
+        server.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
     }
 
     fn set(&self, answer: Result<CheckResponse, tonic::Status>) {
@@ -289,6 +298,34 @@ async fn a_service_that_does_not_answer_allows_only_if_so_configured() {
 }
 
 #[tokio::test]
+async fn a_question_whose_connection_is_lost_is_repeated_once() {
+    let http = HttpService::default();
+    http.set(200, &[], "");
+    for (protocol, lost) in
+        ["GRPC", "HTTP", "FORWARD_AUTH"].into_iter().flat_map(|name| [(name, 1), (name, 2)])
+    {
+        let (listener, url) = listener().await;
+        let http = http.clone();
+        let service = tokio::spawn(async move {
+            for _ in 0..lost {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                connection.read_u8().await.unwrap();
+            }
+            match protocol {
+                "GRPC" => GrpcService::default().serve(listener).await,
+                _ => http.serve(listener).await,
+            }
+        });
+        let handler = handler(&url, &format!("protocol: {protocol}, timeout: 10s"));
+        let with_body =
+            if protocol == "FORWARD_AUTH" { instance(&[]) } else { instance(&[(":body", "a=b")]) };
+        let check: Check = handler.call::<Authorization>(with_body).await.expect_ok().clone().into();
+        assert_eq!(check.is_allowed(), lost == 1, "{protocol}");
+        service.abort();
+    }
+}
+
+#[tokio::test]
 async fn the_service_receives_a_limited_number_of_calls_at_a_time() {
     let service = GrpcService { delay: Duration::from_millis(50), ..GrpcService::default() };
     let handler = Arc::new(handler(&service.start().await, "max_concurrent_calls: 2, timeout: 10s"));
@@ -341,11 +378,14 @@ struct HttpService {
 
 impl HttpService {
     async fn start(&self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(Self::answer).with_state(self.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let (listener, url) = listener().await;
+        tokio::spawn(self.clone().serve(listener));
         url
+    }
+
+    async fn serve(self, listener: TcpListener) {
+        let router = Router::new().fallback(Self::answer).with_state(self);
+        axum::serve(listener, router).await.unwrap();
     }
 
     fn set(&self, status: u16, headers: &[(&'static str, &'static str)], body: &str) {

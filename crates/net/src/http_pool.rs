@@ -1,6 +1,7 @@
 //! HTTP clients that keep their connections.
 
 use std::{
+    error::Error as _,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -12,7 +13,7 @@ use http_body_util::Full;
 use hyper::rt::Executor;
 use hyper_util::{
     client::legacy::{
-        Builder, Client,
+        self, Builder, Client,
         connect::{Connected, Connection},
     },
     rt::{TokioIo, TokioTimer},
@@ -66,7 +67,8 @@ impl HttpPool {
         Self { limits: client, client: pooled }
     }
 
-    /// Sends a request as [`HttpClient::send`] does, within `timeout`.
+    /// Sends a request as [`HttpClient::send`] does, within `timeout`. One that `may_repeat` is sent once more if its connection is lost before an answer
+    /// begins.
     ///
     /// # Errors
     /// See [`HttpError`]. An answer of any status is not an error.
@@ -74,13 +76,25 @@ impl HttpPool {
         &self,
         request: Request<Bytes>,
         timeout: Duration,
+        may_repeat: bool,
     ) -> Result<Response<Bytes>, HttpError> {
+        let request = with_user_agent(request.map(Full::new));
+        let repeated = may_repeat.then(|| request.clone());
         let exchange = async {
-            let response = self.client.request(with_user_agent(request.map(Full::new))).await?;
+            let response = match (self.client.request(request).await, repeated) {
+                (Err(error), Some(request)) if is_lost(&error) => self.client.request(request).await?,
+                (response, _) => response?,
+            };
             self.limits.received(response).await
         };
         tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(HttpError::Timeout(timeout)))
     }
+}
+
+/// Returns whether an established connection ended without an answer, or a server of HTTP/2 ended the request.
+fn is_lost(error: &legacy::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    !error.is_connect() && cause.is_some_and(|cause| !cause.is_parse() && !cause.is_user())
 }
 
 fn builder(runtime: Handle) -> Builder {
@@ -176,7 +190,7 @@ mod tests {
         for is_allowed in [false, true] {
             let client = HttpClient::new(CONNECT_TIMEOUT, 1_000).with_address_filter(move |_, _| is_allowed);
             let request = Request::get(format!("http://{closed}/")).body(Bytes::new()).unwrap();
-            let sent = HttpPool::new(client, Handle::current()).send(request, CONNECT_TIMEOUT).await;
+            let sent = HttpPool::new(client, Handle::current()).send(request, CONNECT_TIMEOUT, true).await;
             let error = sent.unwrap_err();
             assert_eq!(error.is_unsendable(), !is_allowed, "{error}");
         }

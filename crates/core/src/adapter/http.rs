@@ -30,6 +30,11 @@ pub type SendFuture = Pin<
     Box<dyn Future<Output = Result<http::Response<Bytes>, Box<dyn std::error::Error + Send + Sync>>> + Send>,
 >;
 
+/// An extension of a request that the transport may send once more if its connection is lost.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Repeatable;
+
 /// The error of a transport for a request that it cannot send later either.
 #[doc(hidden)]
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +211,15 @@ impl HttpRequest {
                 Self { request, ..with_type }
             }
         }
+    }
+
+    /// Sends the request once more, within its time, if the connection is lost before an answer begins. For requests without an effect, as the
+    /// service may receive it twice.
+    pub fn repeatable(mut self) -> Self {
+        if let Ok(request) = &mut self.request {
+            request.extensions_mut().insert(Repeatable);
+        }
+        self
     }
 
     /// Limits the time of the whole exchange; 10 s unless set. A handler passes

@@ -28,8 +28,8 @@ pub use this_machine::is_this_machine;
 pub use crate::metrics::MetricStore;
 pub use crate::{
     adapter::{
-        CallInfo, Environment, HttpTransport, SendFuture, Shared, Tasks, TemplateVisitor, UnsendableError,
-        Warnings,
+        CallInfo, Environment, HttpTransport, Repeatable, SendFuture, Shared, Tasks, TemplateVisitor,
+        UnsendableError, Warnings,
     },
     retention::RetainedStates,
 };

@@ -12,7 +12,7 @@ use tokio::runtime::Handle as Runtime;
 
 use mixer_adapter_core::{
     adapter::{Access, Http},
-    framework::{HttpTransport, SendFuture, UnsendableError},
+    framework::{HttpTransport, Repeatable, SendFuture, UnsendableError},
 };
 use mixer_adapter_net::{
     HttpClient, HttpError, HttpPool,
@@ -66,7 +66,8 @@ impl HttpTransport for Transport {
     fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture {
         let is_secure = request.uri().scheme() == Some(&Scheme::HTTPS);
         let pool = self.pool(is_secure, request.version() == Version::HTTP_2);
-        Box::pin(async move { pool?.send(request, timeout).await.map_err(marked) })
+        let may_repeat = request.extensions().get::<Repeatable>().is_some();
+        Box::pin(async move { pool?.send(request, timeout, may_repeat).await.map_err(marked) })
     }
 }
 
