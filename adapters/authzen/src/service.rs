@@ -69,7 +69,8 @@ impl Service {
                 [EVALUATION_PATH, EVALUATIONS_PATH].map(|path| url.below(path).into());
             EndpointSource::Fixed(Endpoints { evaluation, evaluations: Some(evaluations) })
         };
-        Ok(Self { http: context.http(), url, token, endpoints })
+        let http = context.http_with_ca("ca_file", &settings.ca_file).await?;
+        Ok(Self { http, url, token, endpoints })
     }
 
     /// Asks for a decision, for at most `limit`.

@@ -25,6 +25,7 @@ pub struct AuthZenSettings {
     pub(super) url: ServiceUrl,
     pub(super) discovery: bool,
     pub(super) token_file: String,
+    pub(super) ca_file: String,
     pub(super) timeout: Duration,
     pub(super) caching_interval: Duration,
     pub(super) on_error: OnError,
@@ -74,6 +75,7 @@ impl Settings for AuthZenSettings {
         let upstream_headers = ContextHeader::parse("upstream_headers", params.upstream_headers, faults);
         let client_headers = ContextHeader::parse("client_headers", params.client_headers, faults);
         let url = faults.url("url", &params.url).required()?;
+        faults.ca_file("ca_file", &params.ca_file, &url);
         if !params.token_file.is_empty() {
             faults.secret_file("token_file", &params.token_file, &url);
         }
@@ -83,6 +85,7 @@ impl Settings for AuthZenSettings {
             url,
             discovery,
             token_file,
+            ca_file: params.ca_file,
             timeout,
             caching_interval,
             on_error,

@@ -30,6 +30,7 @@ mixer_adapter::testing::compliance!(
     refuses("url", "url: http://127.0.0.1:9/access/v1/evaluation"),
     refuses("url", "url: http://127.0.0.1:9/access/v1/evaluations"),
     refuses("url", "url: 'http://127.0.0.1:9/?a=b'"),
+    refuses("ca_file", "{url: 'http://127.0.0.1:9', ca_file: config.proto}"),
     refuses("timeout", "{url: 'http://127.0.0.1:9', timeout: 0s}"),
     refuses("caching_interval", "{url: 'http://127.0.0.1:9', caching_interval: 25h}"),
     refuses(r#"upstream_headers["Host"]"#, "{url: 'http://127.0.0.1:9', upstream_headers: {Host: /host}}"),

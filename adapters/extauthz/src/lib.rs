@@ -58,8 +58,9 @@ impl Adapter for ExtAuthz {
             path => Some(context.secret("token_file", path).await?),
         };
         let calls = Semaphore::new(settings.max_concurrent_calls);
+        let http = context.http_with_ca("ca_file", &settings.ca_file).await?;
         let failed = context.metrics().events("calls_failed");
-        Ok(Self { settings, http: context.http(), token, calls, failed })
+        Ok(Self { settings, http, token, calls, failed })
     }
 }
 

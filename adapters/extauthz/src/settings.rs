@@ -31,6 +31,7 @@ pub struct ExtAuthzSettings {
     pub(super) url: String,
     pub(super) protocol: Protocol,
     pub(super) token_file: String,
+    pub(super) ca_file: String,
     pub(super) timeout: Duration,
     pub(super) caching_interval: Duration,
     pub(super) on_error: OnError,
@@ -71,6 +72,7 @@ impl Settings for ExtAuthzSettings {
         if url.query().is_some() && protocol != Protocol::ForwardAuth {
             faults.push("url", "must not have a query, except with FORWARD_AUTH");
         }
+        faults.ca_file("ca_file", &params.ca_file, &url);
         if !params.token_file.is_empty() {
             faults.secret_file("token_file", &params.token_file, &url);
         }
@@ -78,6 +80,7 @@ impl Settings for ExtAuthzSettings {
             url: params.url,
             protocol,
             token_file: params.token_file,
+            ca_file: params.ca_file,
             timeout,
             caching_interval,
             on_error,

@@ -49,6 +49,7 @@ mixer_adapter::testing::compliance!(
     refuses("url", "url: grpc://127.0.0.1:9"),
     refuses("url", "{url: 'http://127.0.0.1:9/?a=b', protocol: HTTP}"),
     refuses("token_file", "{url: 'http://authz.example.com', token_file: config.proto}"),
+    refuses("ca_file", "{url: 'http://127.0.0.1:9', ca_file: config.proto}"),
     refuses("upstream_headers[0]", "{url: 'http://127.0.0.1:9', protocol: HTTP, upstream_headers: [Host]}"),
     refuses("upstream_headers", "{url: 'http://127.0.0.1:9', upstream_headers: [x-user]}"),
     refuses("timeout", "{url: 'http://127.0.0.1:9', timeout: 11s}"),

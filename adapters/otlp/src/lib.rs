@@ -56,7 +56,7 @@ impl Adapter for Otlp {
             path => Some(context.secret("token_file", path).await?),
         };
         let collector = Collector {
-            http: context.http(),
+            http: context.http_with_ca("ca_file", &settings.ca_file).await?,
             url: settings.url,
             protocol: settings.protocol,
             headers: settings.headers,
@@ -143,6 +143,7 @@ mixer_adapter::testing::compliance!(
     ),
     refuses("url", "{}"),
     refuses("url", "url: 'http://127.0.0.1:9/?a=b'"),
+    refuses("ca_file", "{url: 'http://127.0.0.1:9', ca_file: config.proto}"),
     refuses("metrics[0].kind", "{url: 'http://127.0.0.1:9', metrics: [{instance_name: a}]}"),
     refuses(
         "metrics[0].bounds",

@@ -29,6 +29,7 @@ pub struct OtlpSettings {
     pub(super) url: String,
     pub(super) protocol: Protocol,
     pub(super) token_file: String,
+    pub(super) ca_file: String,
     pub(super) headers: HeaderMap,
     /// Sorted by name.
     pub(super) resource: Vec<KeyValue>,
@@ -61,8 +62,11 @@ impl Settings for OtlpSettings {
         let temporality = params.temporality();
         let url = faults.url("url", &params.url);
         let url = url.must("have no query", |url| url.query().is_none()).required();
-        if let Some(url) = url.filter(|_| !params.token_file.is_empty()) {
-            faults.secret_file("token_file", &params.token_file, &url);
+        if let Some(url) = url {
+            faults.ca_file("ca_file", &params.ca_file, &url);
+            if !params.token_file.is_empty() {
+                faults.secret_file("token_file", &params.token_file, &url);
+            }
         }
         let headers = params.headers.into_iter().filter_map(|(name, value)| {
             let field = format!("headers[{name:?}]");
@@ -98,6 +102,7 @@ impl Settings for OtlpSettings {
             url: params.url,
             protocol,
             token_file: params.token_file,
+            ca_file: params.ca_file,
             headers,
             resource: params.resource.iter().map(|(name, value)| attribute(name, value.as_str())).collect(),
             resource_attributes: params.resource_attributes.into_iter().collect(),

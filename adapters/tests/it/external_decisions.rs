@@ -120,6 +120,11 @@ fn a_server_with_tls_is_asked_with_the_token() {
     for answers in [asked("", &ca), asked(&with_token, &stranger)] {
         assert!(answers.iter().all(|answer| answer.contains("made no decision")), "{answers:?}");
     }
+    // The certificates of the handler are trusted in place of the system's.
+    let [allowed, _] = asked(&format!("{with_token}, caFile: '{ca}'"), &stranger);
+    assert!(allowed.starts_with("allowed"), "{allowed}");
+    let answers = asked(&format!("{with_token}, caFile: '{stranger}'"), &ca);
+    assert!(answers.iter().all(|answer| answer.contains("made no decision")), "{answers:?}");
 }
 
 #[test]

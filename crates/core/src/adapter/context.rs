@@ -198,6 +198,23 @@ impl<S> Context<S> {
         Http::new(self.environment.http.clone(), self.environment.access.clone())
     }
 
+    /// Returns a client of HTTP services that trusts the certificates of a file in place of the system's, as [`http`](Self::http) does if `path` is
+    /// empty. The file is read again for each connection.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or a file without certificates.
+    pub async fn http_with_ca(&self, field: &str, path: &str) -> Result<Http, AdapterError> {
+        if path.is_empty() {
+            return Ok(self.http());
+        }
+        self.read(field, path).await?;
+        let file = self.access().file(field, Path::new(path))?.path;
+        let transport = self.environment.http.as_ref().map(|system| system.with_authorities(&file));
+        let transport = transport.transpose();
+        let transport = transport.map_err(|error| ConfigErrors::single(field, error.to_string()))?;
+        Ok(Http::new(transport, self.access().clone()))
+    }
+
     /// Opens a regular file to read, if the configuration may. No link leads out of `--file-root`.
     ///
     /// # Errors

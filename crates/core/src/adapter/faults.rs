@@ -135,6 +135,17 @@ impl<'a> Faults<'a> {
         }
     }
 
+    /// Checks that the configuration may read the file of the certificates that sign that of a URL, if it has one.
+    pub fn ca_file(&mut self, field: &str, path: &str, url: &Uri) {
+        if path.is_empty() {
+            return;
+        }
+        self.file(field, path);
+        if url.scheme() != Some(&Scheme::HTTPS) {
+            self.push(field, "is for TLS; write https:// in url");
+        }
+    }
+
     /// Checks that the configuration may connect to a host.
     pub fn host(&mut self, field: &str, host: &str) {
         let allowed = self.access.host(field, host);

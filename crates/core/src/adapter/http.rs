@@ -1,4 +1,4 @@
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header,
@@ -23,12 +23,16 @@ pub trait HttpTransport: Send + Sync {
     /// Sends a request to the addresses that the configuration of the handler may reach, over the request's version of HTTP: 1.1, or 2 with
     /// the trailers of the answer among its headers.
     fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture;
+
+    /// Returns a transport that trusts the certificates of a file in place of the system's.
+    fn with_authorities(&self, file: &Path) -> Result<Arc<dyn HttpTransport>, TransportError>;
 }
 
 #[doc(hidden)]
-pub type SendFuture = Pin<
-    Box<dyn Future<Output = Result<http::Response<Bytes>, Box<dyn std::error::Error + Send + Sync>>> + Send>,
->;
+pub type TransportError = Box<dyn std::error::Error + Send + Sync>;
+
+#[doc(hidden)]
+pub type SendFuture = Pin<Box<dyn Future<Output = Result<http::Response<Bytes>, TransportError>> + Send>>;
 
 /// An extension of a request that the transport may send once more if its connection is lost.
 #[doc(hidden)]
@@ -39,9 +43,10 @@ pub struct Repeatable;
 #[doc(hidden)]
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct UnsendableError(pub Box<dyn std::error::Error + Send + Sync>);
+pub struct UnsendableError(pub TransportError);
 
-/// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts.
+/// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts, or those of a
+/// [file](super::Context::http_with_ca).
 ///
 /// It connects only to hosts that the configuration may reach (`--allow-hosts`), keeps the connections of the handler for further requests, and follows
 /// no redirects. An answer has at most 1 MiB.
@@ -77,7 +82,7 @@ pub struct HttpError {
     reason: String,
     fault: Fault,
     #[source]
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<TransportError>,
 }
 
 /// The part of an exchange that is at fault.
@@ -457,6 +462,10 @@ mod tests {
             let mut response = http::Response::new(Bytes::new());
             *response.headers_mut() = request.headers().clone();
             Box::pin(std::future::ready(Ok(response)))
+        }
+
+        fn with_authorities(&self, _: &Path) -> Result<Arc<dyn HttpTransport>, TransportError> {
+            Ok(Arc::new(Self))
         }
     }
 

@@ -39,7 +39,7 @@ pub use warning::Warning;
 pub use crate::framework::is_framing_header;
 
 #[doc(hidden)]
-pub use self::http::{HttpTransport, Repeatable, SendFuture, UnsendableError};
+pub use self::http::{HttpTransport, Repeatable, SendFuture, TransportError, UnsendableError};
 #[doc(hidden)]
 pub use call::CallInfo;
 #[doc(hidden)]

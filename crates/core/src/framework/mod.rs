@@ -29,7 +29,7 @@ pub use crate::metrics::MetricStore;
 pub use crate::{
     adapter::{
         CallInfo, Environment, HttpTransport, Repeatable, SendFuture, Shared, Tasks, TemplateVisitor,
-        UnsendableError, Warnings,
+        TransportError, UnsendableError, Warnings,
     },
     retention::RetainedStates,
 };

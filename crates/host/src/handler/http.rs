@@ -1,7 +1,7 @@
 //! The HTTP client of adapters.
 
 use std::{
-    error::Error,
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -12,11 +12,11 @@ use tokio::runtime::Handle as Runtime;
 
 use mixer_adapter_core::{
     adapter::{Access, Http},
-    framework::{HttpTransport, Repeatable, SendFuture, UnsendableError},
+    framework::{HttpTransport, Repeatable, SendFuture, TransportError, UnsendableError},
 };
 use mixer_adapter_net::{
     HttpClient, HttpError, HttpPool,
-    tls::{SystemClient, TlsError},
+    tls::{Client, ClientOptions, SystemClient, TlsError},
 };
 
 /// The longest answer in bytes.
@@ -69,9 +69,15 @@ impl HttpTransport for Transport {
         let may_repeat = request.extensions().get::<Repeatable>().is_some();
         Box::pin(async move { pool?.send(request, timeout, may_repeat).await.map_err(marked) })
     }
+
+    fn with_authorities(&self, file: &Path) -> Result<Arc<dyn HttpTransport>, TransportError> {
+        let options = ClientOptions { authorities: Some(file.to_owned()), ..ClientOptions::default() };
+        let system = Arc::new(SystemClient::from(Client::load(options)?));
+        Ok(Arc::new(Self::new(system, self.access.clone(), self.runtime.clone())))
+    }
 }
 
 /// Marks the error of a request that cannot be sent later either.
-fn marked(error: HttpError) -> Box<dyn Error + Send + Sync> {
+fn marked(error: HttpError) -> TransportError {
     if error.is_unsendable() { Box::new(UnsendableError(error.into())) } else { error.into() }
 }

@@ -5,6 +5,7 @@
 use std::{
     collections::VecDeque,
     future::pending,
+    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use mixer_adapter_core::{
     adapter::Access,
     adapter::Http,
-    framework::{HttpTransport, SendFuture, frame},
+    framework::{HttpTransport, SendFuture, TransportError, frame},
     metrics::Events,
 };
 use prost::{Message as _, bytes::Bytes};
@@ -60,6 +61,10 @@ struct FakeCollector {
 }
 
 impl HttpTransport for FakeCollector {
+    fn with_authorities(&self, _: &Path) -> Result<Arc<dyn HttpTransport>, TransportError> {
+        Err("the collector has no TLS".into())
+    }
+
     fn send(&self, request: Request<Bytes>, limit: Duration) -> SendFuture {
         let is_grpc = request.version() == Version::HTTP_2;
         self.received.lock().unwrap().push(Received { request, at: Instant::now() });
