@@ -29,6 +29,8 @@ struct CheckRequest {
 struct AttributeContext {
     #[prost(message, optional, tag = "1")]
     source: Option<Peer>,
+    #[prost(message, optional, tag = "2")]
+    destination: Option<Peer>,
     #[prost(message, optional, tag = "4")]
     request: Option<Request>,
     #[prost(btree_map = "string, string", tag = "10")]
@@ -37,8 +39,35 @@ struct AttributeContext {
 
 #[derive(Clone, PartialEq, Message)]
 struct Peer {
+    #[prost(message, optional, tag = "1")]
+    address: Option<Address>,
     #[prost(string, tag = "4")]
     principal: String,
+}
+
+/// `envoy.config.core.v3.Address`
+#[derive(Clone, PartialEq, Message)]
+struct Address {
+    #[prost(message, optional, tag = "1")]
+    socket_address: Option<SocketAddress>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SocketAddress {
+    #[prost(string, tag = "2")]
+    address: String,
+    #[prost(uint32, tag = "3")]
+    port_value: u32,
+}
+
+impl Peer {
+    /// Returns an end of the connection, unless nothing is known about it.
+    fn new(address: String, port: &str, principal: String) -> Option<Self> {
+        let port_value = port.parse().unwrap_or_default();
+        let address = (!address.is_empty())
+            .then_some(Address { socket_address: Some(SocketAddress { address, port_value }) });
+        (address.is_some() || !principal.is_empty()).then_some(Self { address, principal })
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -50,6 +79,8 @@ struct Request {
 /// `AttributeContext.HttpRequest`
 #[derive(Clone, PartialEq, Message)]
 struct HttpAttributes {
+    #[prost(string, tag = "1")]
+    id: String,
     #[prost(string, tag = "2")]
     method: String,
     #[prost(btree_map = "string, string", tag = "3")]
@@ -58,8 +89,14 @@ struct HttpAttributes {
     path: String,
     #[prost(string, tag = "5")]
     host: String,
+    #[prost(string, tag = "6")]
+    scheme: String,
+    #[prost(string, tag = "7")]
+    query: String,
     #[prost(int64, tag = "9")]
     size: i64,
+    #[prost(string, tag = "10")]
+    protocol: String,
     #[prost(string, tag = "11")]
     body: String,
 }
@@ -93,6 +130,8 @@ struct DeniedHttpResponse {
 struct OkHttpResponse {
     #[prost(message, repeated, tag = "2")]
     headers: Vec<HeaderValueOption>,
+    #[prost(message, optional, tag = "3")]
+    dynamic_metadata: Option<Struct>,
     #[prost(string, repeated, tag = "5")]
     headers_to_remove: Vec<String>,
     #[prost(message, repeated, tag = "6")]
@@ -124,12 +163,16 @@ struct HeaderValueOption {
     /// `google.protobuf.BoolValue`
     #[prost(message, optional, tag = "2")]
     append: Option<bool>,
+    /// `HeaderAppendAction`, of which 0 is to append, or no action.
+    #[prost(int32, tag = "3")]
+    append_action: i32,
 }
 
 impl HeaderValueOption {
     fn into_operation(self, appends_by_default: bool) -> Option<HeaderOperation> {
         let (name, value) = self.header?.into_text();
-        let appends = self.append.unwrap_or(appends_by_default);
+        // Actions that depend on the client's header replace it: its value must not pass for one of the service.
+        let appends = self.append.unwrap_or(appends_by_default && self.append_action == 0);
         Some(if appends {
             HeaderOperation::append(name, value)
         } else {
@@ -175,42 +218,58 @@ impl OkHttpResponse {
 
 /// Makes the call of a question.
 pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest {
-    let Question { user, method, path, host, headers, body, extensions, depth } = question;
-    let source = (!user.is_empty()).then_some(Peer { principal: user });
+    let Question { user, method, path, host, mut headers, body, extensions, depth } = question;
+    let mut take = |property: &str| headers.remove(property).unwrap_or_default();
+    let source = Peer::new(take(":source.ip"), &take(":source.port"), user);
+    let destination = Peer::new(take(":destination.ip"), &take(":destination.port"), String::new());
+    let [id, scheme, query, protocol] = [":id", ":scheme", ":query", ":protocol"].map(take);
     let size = i64::try_from(body.len()).unwrap_or(i64::MAX);
-    let request = Request { http: Some(HttpAttributes { method, headers, path, host, size, body }) };
-    let attributes = AttributeContext { source, request: Some(request), context_extensions: extensions };
+    let http_attributes =
+        HttpAttributes { id, method, headers, path, host, scheme, query, size, protocol, body };
+    let request = Some(Request { http: Some(http_attributes) });
+    let attributes = AttributeContext { source, destination, request, context_extensions: extensions };
     let message = CheckRequest { attributes: Some(attributes) };
     http.grpc(url, CHECK, &message).header(DEPTH, &depth.to_string())
 }
 
-/// Reads the answer to a call. An answer without a status is no decision, although Envoy takes it for OK.
+/// Reads the answer to a call.
 pub(super) fn decision(answer: &HttpResponse) -> Result<Check, AskError> {
-    let response = answer.grpc::<CheckResponse>()?;
-    let status = response.status.ok_or(AskError::Undecided)?;
-    if response.error_response.is_some() {
-        return Err(AskError::Failed(status.message));
-    }
-    let check = match (status.code, response.denied_response) {
-        (0, None) => response.ok_response.unwrap_or_default().into_check(),
-        (0, Some(_)) => return Err(AskError::Undecided),
-        (code, denied) => {
-            let response = denied.map(|denied| {
-                let headers = denied.headers.into_iter().filter_map(|option| option.header);
-                let headers = headers.map(Header::into_text);
-                client_response(denied.status.map_or(0, |status| status.code), headers, &denied.body)
-            });
-            deny(code, status.message, response.as_ref())
+    answer.grpc::<CheckResponse>()?.into_check()
+}
+
+impl CheckResponse {
+    /// Returns the decision. An answer without a status has none, although Envoy takes it for OK.
+    fn into_check(self) -> Result<Check, AskError> {
+        let status = self.status.ok_or(AskError::Undecided)?;
+        if self.error_response.is_some() {
+            return Err(AskError::Failed(status.message));
         }
-    };
-    Ok(match response.dynamic_metadata {
-        Some(metadata) => check.with_metadata(&metadata),
-        None => check,
-    })
+        let mut ok = self.ok_response.unwrap_or_default();
+        // As in Envoy, the deprecated field has precedence.
+        let metadata = ok.dynamic_metadata.take().or(self.dynamic_metadata);
+        let check = match (status.code, self.denied_response) {
+            (0, None) => ok.into_check(),
+            (0, Some(_)) => return Err(AskError::Undecided),
+            (code, denied) => {
+                let response = denied.map(|denied| {
+                    let headers = denied.headers.into_iter().filter_map(|option| option.header);
+                    let headers = headers.map(Header::into_text);
+                    client_response(denied.status.map_or(0, |status| status.code), headers, &denied.body)
+                });
+                deny(code, status.message, response.as_ref())
+            }
+        };
+        Ok(match metadata {
+            Some(metadata) => check.with_metadata(&metadata),
+            None => check,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -223,5 +282,47 @@ mod tests {
         };
         let expected = vec![HeaderOperation::remove("?debug"), HeaderOperation::replace("?tenant", "shop")];
         assert_eq!(ok.into_check(), Check::allow().with_header_operations(expected, Vec::new()));
+    }
+
+    #[test]
+    fn the_action_of_a_header_counts_without_the_deprecated_field() {
+        let operation = |append, append_action, appends_by_default| {
+            let header = Header { key: "a".to_owned(), value: "b".to_owned(), raw_value: Vec::new() };
+            let option = HeaderValueOption { header: Some(header), append, append_action };
+            option.into_operation(appends_by_default).unwrap()
+        };
+        let (replaced, appended) = (HeaderOperation::replace("a", "b"), HeaderOperation::append("a", "b"));
+        for appends_by_default in [false, true] {
+            for action in 0..=3 {
+                assert_eq!(operation(Some(true), action, appends_by_default), appended);
+                assert_eq!(operation(Some(false), action, appends_by_default), replaced);
+            }
+            // ADD_IF_ABSENT, OVERWRITE_IF_EXISTS_OR_ADD, OVERWRITE_IF_EXISTS
+            for action in 1..=3 {
+                assert_eq!(operation(None, action, appends_by_default), replaced);
+            }
+        }
+        assert_eq!([operation(None, 0, false), operation(None, 0, true)], [replaced, appended]);
+    }
+
+    #[test]
+    fn deprecated_metadata_of_an_answer_that_allows_is_taken() {
+        let metadata =
+            |name: &str| Struct { fields: [(name.to_owned(), prost_types::Value::default())].into() };
+        let check = |outer: Option<Struct>, inner: Option<Struct>| {
+            let ok = OkHttpResponse { dynamic_metadata: inner, ..OkHttpResponse::default() };
+            let response = CheckResponse {
+                status: Some(Status::default()),
+                ok_response: Some(ok),
+                dynamic_metadata: outer,
+                ..CheckResponse::default()
+            };
+            response.into_check().unwrap()
+        };
+        let (a, b) = (metadata("a"), metadata("b"));
+        let expected = |metadata: &Struct| Check::allow().with_metadata(metadata);
+        assert_eq!(check(None, Some(a.clone())), expected(&a));
+        assert_eq!(check(Some(b.clone()), None), expected(&b));
+        assert_eq!(check(Some(b), Some(a.clone())), expected(&a));
     }
 }

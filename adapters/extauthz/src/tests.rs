@@ -27,7 +27,9 @@ use mixer_adapter_core::{
     value::Value,
 };
 use mixer_adapter_envoy::proto::envoy::{
-    config::core::v3::{HeaderValue, HeaderValueOption},
+    config::core::v3::{
+        HeaderValue, HeaderValueOption, address::Address as EnvoyAddress, socket_address::PortSpecifier,
+    },
     service::auth::v3::{
         CheckRequest, CheckResponse, DeniedHttpResponse, OkHttpResponse,
         authorization_server::{Authorization as EnvoyAuthorization, AuthorizationServer},
@@ -188,18 +190,37 @@ async fn a_grpc_service_receives_the_values_of_the_instance() {
     let mut file = NamedTempFile::new().unwrap();
     writeln!(file, "s3cr3t").unwrap();
     let handler = handler(&url, &format!("token_file: '{}'", file.path().display()));
-    let instance = instance(&[("Authorization", "Bearer x"), ("x-empty", ""), (":body", "a=ü")]);
+    let instance = instance(&[
+        ("Authorization", "Bearer x"),
+        ("x-empty", ""),
+        (":body", "a=ü"),
+        (":source.ip", "10.0.0.1"),
+        (":source.port", "4711"),
+        (":destination.ip", "10.0.0.2"),
+        (":scheme", "https"),
+        (":protocol", "HTTP/2"),
+        (":id", "7"),
+        (":query", "done=1"),
+    ]);
     handler.check::<Authorization>(instance).await.expect_allowed().expect_valid(Duration::ZERO, -1);
     let received = service.received.lock().unwrap().pop().unwrap();
     assert_eq!(received.metadata().get("authorization").unwrap(), "Bearer s3cr3t");
     assert_eq!(received.metadata().get("x-mixer-adapter-depth").unwrap(), "1");
     let attributes = received.into_inner().attributes.unwrap();
-    assert_eq!(attributes.source.unwrap().principal, "alice");
+    let (source, destination) = (attributes.source.unwrap(), attributes.destination.unwrap());
+    assert_eq!((&*source.principal, &*destination.principal), ("alice", ""));
+    for (peer, ip, port) in [(source, "10.0.0.1", Some(4711)), (destination, "10.0.0.2", None)] {
+        let Some(EnvoyAddress::SocketAddress(socket)) = peer.address.unwrap().address else {
+            panic!("no address of a socket");
+        };
+        assert_eq!((&*socket.address, socket.port_specifier), (ip, port.map(PortSpecifier::PortValue)));
+    }
     assert_eq!(attributes.context_extensions, texts(&[("groups", "admin"), ("tenant", "shop")]));
     let http = attributes.request.unwrap().http.unwrap();
     assert_eq!((&*http.method, &*http.path, &*http.host), ("PUT", "/todos?done=1", "todo.example.com"));
     assert_eq!(http.headers, [("authorization", "Bearer x").into()]);
     assert_eq!((&*http.body, http.size), ("a=ü", 4));
+    assert_eq!((&*http.scheme, &*http.protocol, &*http.id), ("https", "HTTP/2", "7"));
 }
 
 #[tokio::test]
@@ -502,6 +523,7 @@ async fn a_request_that_cannot_be_sent_is_denied_whatever_is_configured() {
         with(&|action| action.properties = properties(&[("a b", "1")])),
         with(&|action| action.properties = properties(&[("Content-Length", "10")])),
         with(&|action| action.properties = properties(&[("host", "a")])),
+        with(&|action| action.properties = properties(&[(":source.ip", "10.0.0.1")])),
     ];
     for instance in unsendable {
         handler.check::<Authorization>(instance).await.expect_denied(Code::Unavailable, NO_DECISION);
