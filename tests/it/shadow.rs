@@ -199,6 +199,7 @@ async fn a_rule_in_the_shadow_changes_no_answer_and_each_difference_is_counted_a
     assert_eq!((&failed["verdict"], &denied["verdict"]), (&"failed".into(), &"would_deny".into()));
     assert_eq!((&denied["shadow"], &denied["live"]), (&"rules".into(), &"allowed".into()));
     assert_eq!(denied["code"], "PERMISSION_DENIED");
+    assert_eq!(denied["attributes"], serde_json::json!({ "request.host": "deny", "request.path": "allow" }));
     assert_eq!(denied["rules"], serde_json::json!([RULE]));
     assert_eq!(failed["failed"][0]["cause"], "UNAVAILABLE");
     let snapshot = subject.mixer.snapshot().unwrap();

@@ -54,6 +54,11 @@ impl RequestAttributes {
         self.bag.size()
     }
 
+    /// Returns the attributes, also generated ones.
+    pub(crate) fn bag(&self) -> &Bag {
+        &self.bag
+    }
+
     /// Creates a request of the same snapshot.
     pub(crate) fn request<'s>(&self, snapshot: &'s Snapshot, caller: &'s Caller) -> Request<'s> {
         Request { is_generated: self.is_generated, ..Request::new(snapshot, self.bag.clone(), caller) }

@@ -237,6 +237,9 @@ impl Call {
             Outcome::Failed => Some((tonic::Code::Unavailable as i32, &*shadow.message)),
             Outcome::Allowed => None,
         };
-        self.log.resume(record.clone()).log(decision, status, self.caller.peer_name(), None);
+        let call = self.log.resume(record.clone());
+        // As of answers, only the line of a check has attributes.
+        let attributes = live.quota.is_none().then(|| call.attributes(self.attributes.bag())).flatten();
+        call.log(decision, status, self.caller.peer_name(), attributes.as_ref());
     }
 }
