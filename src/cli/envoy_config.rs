@@ -116,6 +116,12 @@ pub(super) struct EnvoyConfig {
     #[arg(long, conflicts_with = "tcp")]
     allow_underscores: bool,
 
+    /// Maximum size of a request's body that a check receives, if a rule reads it: 64Ki is 64 KiB
+    ///
+    /// Envoy buffers the body, and answers 413 to longer ones, unless a rule reads whether it is cut off
+    #[arg(long, value_name = "BYTES", default_value = "8Ki", conflicts_with = "tcp", value_parser = value_parsers::body_bytes)]
+    body_bytes: usize,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -205,7 +211,7 @@ impl EnvoyConfig {
             "response_headers": headers(&RESPONSE_TRAILERS, &requirements.response_headers),
             "response_trailers": RESPONSE_TRAILERS,
             "body": requirements.body,
-            "body_bytes": BODY_BYTES,
+            "body_bytes": self.body_bytes,
             // Without a rule that reads whether the body is cut off, padding would pass any rule on the rest.
             "body_part": requirements.body_part,
             "token": requirements.token,
@@ -264,9 +270,6 @@ struct Peer<'a> {
     endpoints: String,
     tls: Option<ClientTls<'a>>,
 }
-
-/// The part of a request's body that a check receives.
-const BODY_BYTES: u32 = 8192;
 
 /// Headers and trailers of responses that access logs need for attributes of every configuration.
 const RESPONSE_TRAILERS: [&str; 2] = ["grpc-status", "grpc-message"];

@@ -85,6 +85,16 @@ pub(super) fn bytes(text: &str) -> anyhow::Result<usize> {
     number.context("write a number of bytes, also with Ki, Mi or Gi: 268435456, 256Mi")
 }
 
+/// Parses the size of a body that expressions read.
+pub(super) fn body_bytes(text: &str) -> anyhow::Result<usize> {
+    let size = bytes(text)?;
+    anyhow::ensure!(
+        (1..=1 << 20).contains(&size),
+        "must be from 1 to 1Mi, the longest body that `json` reads"
+    );
+    Ok(size)
+}
+
 /// `None` for zero, which disables a limit.
 pub(super) fn unless_zero(duration: Duration) -> Option<Duration> {
     (!duration.is_zero()).then_some(duration)

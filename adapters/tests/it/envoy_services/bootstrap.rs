@@ -175,6 +175,7 @@ fn the_quotas_of_a_filter_are_of_one_namespace_whose_rules_apply() {
             "--rate-limit other/bytes: the rate limits of one filter are of",
         ),
         (&["--rate-limit", "shop/bytes", "--namespace", "other"], "one namespace, here other"),
+        (&["--body-bytes", "2Mi"], "must be from 1 to 1Mi"),
         (
             &["--rate-limit", "bytes"],
             "--rate-limit bytes: no rule that applies requests this quota; did you mean shop/bytes?",
@@ -199,6 +200,9 @@ fn a_bootstrap_has_what_the_rules_read() {
         json!({"max_request_bytes": 8192, "allow_partial_message": false})
     );
     assert!(text.contains("more than 8192 bytes get 413"), "{text}");
+    let (_, larger) = self::bootstrap(&["--descriptor", "user=x-user", "--body-bytes", "64Ki"]);
+    let body = &filter(&larger, "envoy.filters.http.ext_authz")["with_request_body"];
+    assert_eq!(body["max_request_bytes"], 65536);
     assert!(text.contains("put the filter envoy.filters.http.jwt_authn before this one"), "{text}");
     let log = &network_filter(&bootstrap)["access_log"][0]["typed_config"];
     assert_eq!(log["additional_request_headers_to_log"], json!(["content-type", "x-tenant"]));
