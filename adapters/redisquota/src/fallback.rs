@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use mixer_adapter_core::{
     Grant, LimitState, QuotaRequest,
-    metrics::{Counter, Metrics, Series},
+    metrics::{Counter, Events, Metrics, Series},
 };
-use mixer_adapter_quota::{Capacity, Counters, Dedup, Limit, SharedFingerprint};
+use mixer_adapter_quota::{Dedup, Limit, SharedFingerprint};
+use parking_lot::Mutex;
 
-use super::config::params::OnError;
+use super::{
+    config::params::OnError,
+    lease::Leased,
+    share::{Divided, Report, Shares},
+};
 
 /// Decides about requests that Redis did not.
 #[derive(Debug)]
@@ -16,8 +21,9 @@ pub(super) struct Fallback {
     on_error: OnError,
     /// By quota and outcome.
     decided: Series<Counter, 2>,
-    /// The grants of this server, also those by Redis; only for `LOCAL`.
-    counters: Counters,
+    /// Only for `LOCAL`.
+    shares: Mutex<Shares>,
+    without_room: Events,
 }
 
 /// A request that is decided.
@@ -25,14 +31,15 @@ pub(super) struct Fallback {
 pub(super) struct Undecided<'r> {
     pub(super) instance: &'r str,
     pub(super) request: &'r QuotaRequest,
-    pub(super) counter: SharedFingerprint,
+    pub(super) leased: Leased,
     pub(super) limit: Limit,
     /// The time since the handler was opened.
     pub(super) now: Duration,
 }
 
 impl Fallback {
-    pub(super) fn new(on_error: OnError, metrics: &Metrics) -> Self {
+    /// Creates the decisions of a handler. Ids of reports count from `first_id`, and must differ from those of all other handlers.
+    pub(super) fn new(on_error: OnError, metrics: &Metrics, first_id: u64) -> Self {
         Self {
             on_error,
             decided: metrics.counter(
@@ -40,45 +47,46 @@ impl Fallback {
                 "Requests that were decided without Redis",
                 ["quota", "outcome"],
             ),
-            counters: Counters::new(Capacity::default(), metrics.events("calls_without_room")),
+            shares: Mutex::new(Shares::new(first_id)),
+            without_room: metrics.events("calls_without_room"),
         }
+    }
+
+    /// Returns whether this server grants shares of a limit. Allocations are not granted: nobody could release them.
+    fn has_shares(&self, limit: Limit) -> bool {
+        self.on_error == OnError::Local && limit.valid.is_some()
     }
 
     /// Notes what Redis granted to this server or took back, which is part of its share.
-    pub(super) fn note(&self, undecided: Undecided<'_>, granted: i64) {
-        let amount = if undecided.request.amount < 0 { -granted } else { granted };
-        if amount != 0 {
-            self.count(undecided, amount);
+    pub(super) fn note_granted(&self, undecided: Undecided<'_>, granted: i64) {
+        let Undecided { request, leased, limit, now, .. } = undecided;
+        if self.has_shares(limit) {
+            let amount = if request.amount < 0 { -granted } else { granted };
+            self.shares.lock().note_granted(leased, amount, now);
         }
     }
 
-    /// Notes what all servers use: an equal part of it is not left of the share of this one.
-    pub(super) fn note_all(&self, undecided: Undecided<'_>, in_use: i64, servers: Option<u64>) {
-        let Undecided { counter, limit, now, .. } = undecided;
-        if self.on_error != OnError::Local || limit.valid.is_none() {
-            return;
-        }
-        let servers = servers.and_then(|servers| i64::try_from(servers).ok()).unwrap_or(1);
-        let all = Limit { max: i64::MAX, ..limit };
-        let counted = i64::MAX - self.counters.state(counter.0, all, 0, 0, now).remaining;
-        let part = in_use / servers + i64::from(in_use % servers > 0);
-        if part > counted {
-            self.count(undecided, part - counted);
+    /// Notes what all servers use, of which an equal part is not left of the share of this one.
+    pub(super) fn note_used(&self, undecided: Undecided<'_>, used: i64) {
+        if self.has_shares(undecided.limit) {
+            self.shares.lock().note_used(undecided.leased, used, undecided.now);
         }
     }
 
-    fn count(&self, undecided: Undecided<'_>, amount: i64) {
-        let Undecided { counter, limit, now, .. } = undecided;
-        if self.on_error != OnError::Local || limit.valid.is_none() {
-            return;
-        }
-        let counted = QuotaRequest::new(amount).with_past_limit();
-        // Without room for the counter nothing is granted without Redis, either.
-        let _ = self.counters.apply(counter.0, limit, &counted, now);
+    /// Returns whether the share of this server has an amount left. Without shares there is nothing to exceed.
+    pub(super) fn has_left(&self, undecided: Undecided<'_>, amount: i64, divided: Option<Divided>) -> bool {
+        let Undecided { leased, limit, now, .. } = undecided;
+        !self.has_shares(limit)
+            || divided.is_some_and(|divided| self.shares.lock().has_left(leased, amount, divided, now))
     }
 
-    /// Decides about a request. `servers` is the number of servers that live, if it is known; `repeated` has the last answers.
-    pub(super) fn decide(&self, undecided: Undecided<'_>, servers: Option<u64>, repeated: &Dedup) -> Grant {
+    /// Decides about a request. `divided` is what the share depends on, if it is known; `repeated` has the last answers.
+    pub(super) fn decide(
+        &self,
+        undecided: Undecided<'_>,
+        divided: Option<Divided>,
+        repeated: &Dedup,
+    ) -> Grant {
         let Undecided { request, limit, .. } = undecided;
         let grant = match self.on_error {
             OnError::Deny => Grant::nothing(),
@@ -88,7 +96,7 @@ impl Fallback {
             // Nothing is known to be in use.
             OnError::Allow => Grant::nothing(),
             OnError::Local => {
-                servers.map_or(Grant::nothing(), |servers| self.share(undecided, servers, repeated))
+                divided.map_or(Grant::nothing(), |divided| self.share(undecided, divided, repeated))
             }
         };
         if request.amount > 0 {
@@ -106,15 +114,33 @@ impl Fallback {
         })
     }
 
-    /// Grants from the part of the limit that this server has. Allocations are not granted: nobody could release them.
-    fn share(&self, undecided: Undecided<'_>, servers: u64, repeated: &Dedup) -> Grant {
-        let Undecided { instance, request, counter, limit, now } = undecided;
-        if limit.valid.is_none() {
-            return Grant::nothing();
-        }
-        let share = Limit { max: limit.max / i64::try_from(servers).unwrap_or(i64::MAX), ..limit };
-        let granted =
-            repeated.once(instance, request, now, || self.counters.apply(counter.0, share, request, now));
-        granted.unwrap_or(Grant::nothing())
+    /// Grants from the share of this server.
+    fn share(&self, undecided: Undecided<'_>, divided: Divided, repeated: &Dedup) -> Grant {
+        let Undecided { instance, request, leased, limit, now } = undecided;
+        let Some(valid) = limit.valid else { return Grant::nothing() };
+        let granted = repeated.once(instance, request, now, || {
+            let granted = self.shares.lock().grant(leased, request, divided, now).ok_or(())?;
+            let valid = if request.amount > 0 && granted > 0 { valid } else { Duration::ZERO };
+            Ok::<_, ()>(Grant::amount(granted).valid_for(valid))
+        });
+        granted.unwrap_or_else(|()| {
+            self.without_room.add(1);
+            Grant::nothing()
+        })
+    }
+
+    /// Returns what Redis has to count of a counter, until it is [`reported`](Self::reported).
+    pub(super) fn next_report(&self, counter: SharedFingerprint, now: Duration) -> Option<Report> {
+        self.shares.lock().next_report(counter, now)
+    }
+
+    /// Notes that Redis has counted a report.
+    pub(super) fn reported(&self, counter: SharedFingerprint, report: Report) {
+        self.shares.lock().reported(counter, report);
+    }
+
+    /// Returns the counters with something to report, and removes those that are not used any more.
+    pub(super) fn sweep(&self, now: Duration) -> Vec<Leased> {
+        self.shares.lock().sweep(now)
     }
 }

@@ -20,7 +20,7 @@ const MOST_RETURNS: usize = 8;
 /// The number of sweeps after which a lease that could not be returned counts as used in the store.
 const MOST_SWEEPS: u32 = 70;
 
-/// A window and its limit, for which leases are taken.
+/// A counter with its window and its limit, for which leases are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leased {
     pub(super) counter: SharedFingerprint,
@@ -267,6 +267,12 @@ impl Leases {
             (counter.leased, counter.returns)
         });
         counters.filter(|(_, returns)| !returns.is_empty()).collect()
+    }
+
+    /// Returns the amount that can be granted from the lease of a counter.
+    pub(super) fn left(&self, counter: SharedFingerprint, now: Duration) -> i64 {
+        let lease = self.counters.get(&counter).and_then(|counter| counter.lease.as_ref());
+        lease.filter(|lease| !lease.is_over(now)).map_or(0, |lease| lease.given.amount - lease.used)
     }
 
     /// Returns the state of the leases by quota.

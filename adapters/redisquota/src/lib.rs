@@ -4,6 +4,7 @@ mod clock;
 mod fallback;
 mod lease;
 mod settings;
+mod share;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -36,8 +37,10 @@ use parking_lot::Mutex;
 
 use self::{
     clock::Clock,
+    config::params::OnError,
     fallback::{Fallback, Undecided},
     lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
+    share::Divided,
     store::{Counted, CounterCall, Store},
     window::{Algorithm, Window},
 };
@@ -53,9 +56,9 @@ pub use settings::RedisQuotaSettings;
 /// How long a handler waits for Redis when it is opened. It serves calls without.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often leases that are over or idle are returned.
+/// How often leases that are over or idle are returned, and what was granted without Redis is reported.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How long the leases of a handler that closes are returned.
+/// How long a handler that closes returns leases and reports what it granted without Redis.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The handler: its limits, and the counters in Redis.
@@ -65,7 +68,7 @@ pub struct RedisQuota {
     allocation: Duration,
     timeout: Duration,
     store: Arc<Store>,
-    fallback: Fallback,
+    fallback: Arc<Fallback>,
     /// The answers of this server, which include those from leases.
     repeated: Dedup,
     leases: Option<Arc<Mutex<Leases>>>,
@@ -180,6 +183,10 @@ impl RedisQuota {
         let opened = Clock::start();
         let first_id = RandomState::new().hash_one(id.0.as_str()) >> 1;
         let leases = lease.then(|| Arc::new(Mutex::new(Leases::new(first_id))));
+        let fallback = Arc::new(Fallback::new(on_error, metrics, first_id));
+        if on_error == OnError::Local {
+            context.spawn(keep_reporting(fallback.clone(), store.clone(), timeout, opened));
+        }
         if let Some(leases) = leases.clone() {
             context.spawn(sweep(leases, store.clone(), timeout, opened, LeaseGauges::new(metrics)));
         }
@@ -189,7 +196,7 @@ impl RedisQuota {
             allocation,
             timeout,
             store,
-            fallback: Fallback::new(on_error, metrics),
+            fallback,
             leases,
             counts: Counts::new(metrics),
             opened,
@@ -211,19 +218,17 @@ impl RedisQuota {
         let window = Window::new(quota.extra, limit.valid, self.allocation);
         let counter = SharedFingerprint::counter(&instance.name, &instance.dimensions, &window.id());
         let now = self.opened.elapsed();
-        let undecided = Undecided { instance: &instance.name, request, counter, limit, now };
+        let leased = Leased { counter, window, max: limit.max };
+        let undecided = Undecided { instance: &instance.name, request, leased, limit, now };
         let is_repeatable = !request.dedup_id.is_empty() && request.amount != 0;
         let mut call = CounterCall {
-            counter,
-            window,
-            max: limit.max,
             amount: request.amount,
             best_effort: request.best_effort,
             past_limit: request.past_limit,
             valid: limit.valid.unwrap_or(self.allocation),
             repeatable: is_repeatable
                 .then(|| (SharedFingerprint::call(&instance.name, request), self.limits.deduplication)),
-            trip: Trip::default(),
+            ..CounterCall::of_trip(leased, Trip::default())
         };
         let is_leasable = limit.valid.is_some() && limit.max >= SMALLEST_LIMIT && !request.past_limit;
         let leases = self.leases.as_ref().filter(|_| is_leasable && request.amount != 0);
@@ -248,8 +253,24 @@ impl RedisQuota {
             id: call.trip.id,
             was_sent: true,
         });
+        let without_redis = || {
+            let divided = self.divided(leases, counter);
+            known.unwrap_or_else(|| self.fallback.decide(undecided, divided, &self.repeated))
+        };
+        // Until all servers have reported what they granted, shares bound what Redis grants, too.
+        let was_away = self.store.client.was_away();
+        if was_away && call.amount > 0 && !call.past_limit {
+            // A lease is at most a hundredth of the limit.
+            let most = call.amount.saturating_add(call.trip.wanted.min(limit.max / 100));
+            if !self.fallback.has_left(undecided, most, self.divided(leases, counter)) {
+                if let Some(taking) = &mut taking {
+                    taking.was_sent = false;
+                }
+                return Ok(without_redis());
+            }
+        }
         let begin = Instant::now();
-        let counted = self.store.call(&call, wait).await;
+        let counted = self.count(&call, undecided, wait).await;
         if counted.is_ok() {
             self.counts.trip_seconds.with([&instance.name]).observe(begin.elapsed().as_secs_f64());
         }
@@ -266,9 +287,7 @@ impl RedisQuota {
             Ok(counted) => counted,
             Err(error) => {
                 tracing::debug!(%error, quota = instance.name, "a quota is decided without Redis");
-                return Ok(known.unwrap_or_else(|| {
-                    self.fallback.decide(undecided, self.store.client.servers(), &self.repeated)
-                }));
+                return Ok(without_redis());
             }
         };
         let grant = grant(counted, request, limit);
@@ -280,21 +299,44 @@ impl RedisQuota {
         if is_refused && in_use.saturating_add(request.amount) <= limit.max {
             self.counts.early_refusals.with([&instance.name]).inc();
         }
+        // What Redis has counted can be in use until a window from now.
+        let undecided = Undecided { now: self.opened.elapsed(), ..undecided };
         if !counted.is_repeated {
-            self.fallback.note(undecided, counted.granted);
+            self.fallback.note_granted(undecided, counted.granted);
         }
-        self.fallback.note_all(undecided, counted.used, self.store.client.servers());
+        if !was_away {
+            self.fallback.note_used(undecided, counted.used);
+        }
         if leases.is_some() {
             self.repeated.store(&instance.name, request, grant, now);
         }
         Ok(grant)
     }
 
+    /// Has Redis count a call, after what this server granted of the counter without it.
+    async fn count(
+        &self,
+        call: &CounterCall,
+        undecided: Undecided<'_>,
+        wait: Duration,
+    ) -> Result<Counted, ClientError> {
+        let begin = Instant::now();
+        report(&self.fallback, &self.store, undecided.leased, wait, self.opened).await?;
+        self.store.call(call, wait.saturating_sub(begin.elapsed())).await
+    }
+
+    /// Returns what the share of this server depends on; `None` if it has never reached Redis.
+    fn divided(&self, leases: Option<&Arc<Mutex<Leases>>>, counter: SharedFingerprint) -> Option<Divided> {
+        let servers = self.store.client.servers()?;
+        let leased = leases.map_or(0, |leases| leases.lock().left(counter, self.opened.elapsed()));
+        Some(Divided { servers, leased })
+    }
+
     /// Returns the answer to a request that a lease covers.
     fn grant_leased(&self, leased: LeasedGrant, undecided: Undecided<'_>) -> Grant {
         let Undecided { instance, request, limit, now, .. } = undecided;
         self.counts.from_leases.with([instance]).inc();
-        self.fallback.note(undecided, request.amount.abs());
+        self.fallback.note_granted(undecided, request.amount.abs());
         let valid = leased.valid.or(limit.valid).unwrap_or_default();
         let valid = if request.amount > 0 { valid } else { Duration::ZERO };
         let grant = Grant::amount(request.amount.abs()).valid_for(valid);
@@ -388,21 +430,47 @@ async fn give_back(
     done: impl Fn(SharedFingerprint, &[Return]),
 ) {
     for (leased, returned) in returns {
-        let call = CounterCall {
-            counter: leased.counter,
-            window: leased.window,
-            max: leased.max,
-            amount: 0,
-            best_effort: false,
-            past_limit: false,
-            valid: Duration::ZERO,
-            repeatable: None,
-            trip: Trip { returned, ..Trip::default() },
-        };
+        let call = CounterCall::of_trip(leased, Trip { returned, ..Trip::default() });
         match store.call(&call, timeout).await {
             Ok(_) => done(leased.counter, &call.trip.returned),
             Err(error) => tracing::debug!(%error, "a lease was not returned"),
         }
+    }
+}
+
+/// Has Redis count what this server granted of a counter without it.
+async fn report(
+    fallback: &Fallback,
+    store: &Store,
+    leased: Leased,
+    wait: Duration,
+    opened: Clock,
+) -> Result<(), ClientError> {
+    let begin = Instant::now();
+    while store.client.is_connected()
+        && let Some(report) = fallback.next_report(leased.counter, opened.elapsed())
+    {
+        let call = CounterCall::of_report(leased, report);
+        store.call(&call, wait.saturating_sub(begin.elapsed())).await?;
+        fallback.reported(leased.counter, report);
+    }
+    Ok(())
+}
+
+/// Reports all counters, until one is not answered.
+async fn report_all(fallback: &Fallback, store: &Store, timeout: Duration, opened: Clock) {
+    for leased in fallback.sweep(opened.elapsed()) {
+        if let Err(error) = report(fallback, store, leased, timeout, opened).await {
+            tracing::debug!(%error, "Redis did not count what was granted without it");
+            return;
+        }
+    }
+}
+
+async fn keep_reporting(fallback: Arc<Fallback>, store: Arc<Store>, timeout: Duration, opened: Clock) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        report_all(&fallback, &store, timeout, opened).await;
     }
 }
 
@@ -436,11 +504,13 @@ impl Adapter for RedisQuota {
     }
 
     async fn close(self) {
-        let Some(leases) = &self.leases else { return };
-        let returns = leases.lock().close();
+        let returns = self.leases.as_ref().map(|leases| leases.lock().close()).unwrap_or_default();
+        let end = async {
+            report_all(&self.fallback, &self.store, self.timeout, self.opened).await;
+            give_back(returns, &self.store, self.timeout, |_, _| {}).await;
+        };
         // What is not returned in time counts as used until it leaves the window.
-        let give_back = give_back(returns, &self.store, self.timeout, |_, _| {});
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, give_back).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, end).await;
     }
 }
 

@@ -8,7 +8,11 @@ use mixer_adapter_redis::{
     redis::{Script, ScriptInvocation},
 };
 
-use super::{lease::Trip, window::Window};
+use super::{
+    lease::{Leased, Trip},
+    share::Report,
+    window::Window,
+};
 
 const CALL: &str = include_str!("call.lua");
 
@@ -30,6 +34,33 @@ pub(super) struct CounterCall {
     pub(super) repeatable: Option<(SharedFingerprint, Duration)>,
     /// What the trip does for leases.
     pub(super) trip: Trip,
+}
+
+impl CounterCall {
+    /// Creates the call of a trip without an amount.
+    pub(super) fn of_trip(Leased { counter, window, max }: Leased, trip: Trip) -> Self {
+        Self {
+            counter,
+            window,
+            max,
+            amount: 0,
+            best_effort: false,
+            past_limit: false,
+            valid: Duration::ZERO,
+            repeatable: None,
+            trip,
+        }
+    }
+
+    /// Creates the call that counts an amount whether it is within the limit or not, and once, however often it is sent.
+    pub(super) fn of_report(leased: Leased, report: Report) -> Self {
+        Self {
+            amount: report.amount,
+            past_limit: true,
+            repeatable: Some((SharedFingerprint(report.id.into()), leased.window.length())),
+            ..Self::of_trip(leased, Trip::default())
+        }
+    }
 }
 
 /// The state of a counter after a call.

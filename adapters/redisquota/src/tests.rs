@@ -382,6 +382,43 @@ async fn without_redis_a_server_grants_its_share_less_what_redis_granted_it() {
     assert_eq!(ask(&handler, "allocation", 1).await, 0);
 }
 
+/// Returns the amount that Redis counts in the only fixed window.
+fn counted(redis: &Redis) -> i64 {
+    let keys = redis.command(&["KEYS", "redisquota:{*}"]);
+    let key = keys.lines().find(|line| line.starts_with("redisquota:{")).unwrap();
+    redis.command(&["HGET", key, "used"]).lines().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn redis_counts_once_what_servers_granted_without_it() {
+    let Some(redis) = Redis::start() else { return };
+    let params = || patient(vec![limit("q", 10)], params::OnError::Local);
+    let (one, _one) = open(redis.port(), params()).await;
+    let (other, _other) = open(redis.port(), params()).await;
+    let until = async |is_true: &dyn Fn() -> bool| {
+        let wait = async {
+            while !is_true() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
+    };
+    until(&|| [&one, &other].iter().all(|handler| handler.store.client.servers() == Some(2))).await;
+    assert_eq!((ask(&one, "q", 2).await, ask(&other, "q", 2).await), (2, 2));
+    // It refuses writes and has all its data.
+    redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
+    // Half of 10, less 2.
+    assert_eq!((ask(&one, "q", 4).await, ask(&one, "q", 1).await), (0, 1));
+    assert_eq!((ask(&other, "q", 4).await, ask(&other, "q", 3).await), (0, 3));
+    redis.command(&["REPLICAOF", "NO", "ONE"]);
+    until(&|| counted(&redis) == 8).await;
+    eventually(&one, true).await;
+    eventually(&other, true).await;
+    // Shares hold until all servers have reported.
+    assert_eq!((ask(&other, "q", 1).await, ask(&one, "q", 2).await, ask(&one, "q", 1).await), (0, 2, 0));
+    assert_eq!(counted(&redis), 10);
+}
+
 #[test]
 fn faults_of_servers_name_their_field_and_show_no_password() {
     let faults =

@@ -52,6 +52,16 @@ impl Window {
         [kind, self.tick(), self.ticks()]
     }
 
+    /// Returns how long an amount counts.
+    pub(super) fn length(self) -> Duration {
+        match self {
+            Self::Fixed(length) => length,
+            Self::Rolling(Span { tick, ticks }) | Self::Allocation(Span { tick, ticks }) => {
+                tick.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
     /// Returns the length of a tick in milliseconds; of a fixed window, its own.
     pub(super) fn tick(self) -> u64 {
         match self {

@@ -40,7 +40,7 @@ impl Span {
 /// With a span it is a rolling window, which frees an amount when it has moved past the tick of the grant. Without, an amount
 /// is in use until it is released.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub struct Counter {
     span: Option<Span>,
     in_use: i64,
     /// The sum of the amounts of former slots. It wraps around, like the sums of slots: only differences count.
@@ -60,12 +60,13 @@ struct Slot {
 }
 
 impl Counter {
-    pub(crate) fn new(span: Option<Span>) -> Self {
+    /// Creates a counter of which nothing is in use.
+    pub fn new(span: Option<Span>) -> Self {
         Self { span, in_use: 0, freed: 0, slots: VecDeque::new() }
     }
 
     /// Returns the amount in use.
-    pub(crate) fn in_use(&mut self, now: Duration) -> i64 {
+    pub fn in_use(&mut self, now: Duration) -> i64 {
         if let Some(span) = self.span {
             let tick = span.tick_at(now);
             while let Some(oldest) =
@@ -79,8 +80,8 @@ impl Counter {
         self.in_use
     }
 
-    /// Adds an amount, which the caller has checked to be available.
-    pub(crate) fn add(&mut self, amount: i64, now: Duration) {
+    /// Adds an amount, which the caller has checked to be available. The sum must not exceed `i64::MAX`.
+    pub fn add(&mut self, amount: i64, now: Duration) {
         self.in_use += amount;
         let Some(span) = self.span else { return };
         let (tick, sum) = (span.tick_at(now), self.freed.wrapping_add(self.in_use));
@@ -104,7 +105,7 @@ impl Counter {
     }
 
     /// Releases up to `amount`, the newest first, and returns the amount released.
-    pub(crate) fn release(&mut self, amount: u64, now: Duration) -> i64 {
+    pub fn release(&mut self, amount: u64, now: Duration) -> i64 {
         let released = i64::try_from(amount).unwrap_or(i64::MAX).min(self.in_use(now));
         self.in_use -= released;
         if self.span.is_some() && released > 0 {

@@ -10,7 +10,7 @@ mod literal;
 mod params;
 mod warnings;
 
-pub use counter::Span;
+pub use counter::{Counter, Span};
 pub use counters::{Capacity, Counters, FullError};
 pub use dedup::Dedup;
 pub use fingerprint::{Fingerprinter, SharedFingerprint};

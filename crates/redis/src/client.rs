@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mixer_adapter_net::Backoff;
@@ -25,6 +25,8 @@ const BEAT: &str = include_str!("beat.lua");
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 /// How often a server notes that it lives, and so notices that Redis does not answer.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long after a connection the other servers are connected, too: their attempts are up to 7 s apart.
+const ALL_BACK: Duration = Duration::from_secs(10);
 /// How long a server counts as alive.
 const ALIVE: Duration = Duration::from_secs(10);
 /// The number of calls without an answer, one after the other, that ends a connection.
@@ -59,6 +61,8 @@ struct Established {
     connection: Connection,
     /// The number of calls in a row without an answer.
     timeouts: Arc<AtomicU32>,
+    /// When it was established, if Redis was away before.
+    back_since: Option<Instant>,
 }
 
 impl Established {
@@ -113,7 +117,8 @@ impl Client {
         &self.id
     }
 
-    /// Returns the number of servers that live, from the last answer of Redis; `None` before the first.
+    /// Returns the number of servers that live, from the last answer of Redis; `None` before the first. After Redis was away it is
+    /// not less than before until all servers can be connected again.
     pub fn servers(&self) -> Option<u64> {
         Some(self.servers.load(Relaxed)).filter(|servers| *servers > 0)
     }
@@ -121,6 +126,17 @@ impl Client {
     /// Returns whether there is a connection.
     pub fn is_connected(&self) -> bool {
         matches!(*self.state.borrow(), State::Connected(_))
+    }
+
+    /// Returns whether Redis is away, or was so recently that other servers may not be connected again.
+    pub fn was_away(&self) -> bool {
+        match &*self.state.borrow() {
+            State::Connecting => false,
+            State::Connected(established) => {
+                established.back_since.is_some_and(|since| since.elapsed() < ALL_BACK)
+            }
+            State::Away => true,
+        }
     }
 
     /// Waits until the first attempt to connect has ended.
@@ -135,9 +151,10 @@ impl Client {
         let mut delays = BACKOFF.delays();
         loop {
             match self.connect().await {
-                Ok(established) => {
+                Ok(mut established) => {
                     delays.reset();
                     self.state.send_modify(|state| {
+                        established.back_since = matches!(state, State::Away).then(Instant::now);
                         *state = State::Connected(established.clone());
                         (self.on_change)(None);
                     });
@@ -154,7 +171,7 @@ impl Client {
         let connect = async {
             let mut connection = self.connector.connect().await?;
             self.beat(&mut connection).await?;
-            Ok(Established { connection, timeouts: Arc::default() })
+            Ok(Established { connection, timeouts: Arc::default(), back_since: None })
         };
         timeout(CONNECT_TIMEOUT, connect).await.unwrap_or(Err(ConnectionError::Timeout(CONNECT_TIMEOUT)))
     }
@@ -178,7 +195,11 @@ impl Client {
     async fn beat(&self, connection: &mut Connection) -> Result<(), ConnectionError> {
         let mut beat = self.beat.key(format!("{}:servers", self.key_prefix));
         let servers: u64 = connection.invoke(beat.arg(&self.id).arg(millis(ALIVE))).await?;
-        self.servers.store(servers, Relaxed);
+        if self.was_away() {
+            self.servers.fetch_max(servers, Relaxed);
+        } else {
+            self.servers.store(servers, Relaxed);
+        }
         Ok(())
     }
 
