@@ -1,14 +1,11 @@
 //! Several servers with one Redis: examples/configurations/rate-limit-by-key.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::{Duration, Instant},
-};
+mod leased;
+mod million;
 
-use crate::support::{Server, binary, debian, eventually};
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{Server, binary, eventually};
 use futures_util::future::join_all;
 use mixer_adapter::tonic::{
     Status,
@@ -23,7 +20,17 @@ use mixer_adapter_envoy::proto::envoy::{
 use serde_json::{Value as Json, json};
 use test_debian::Redis;
 
-/// A server with the example, whose window is longer than the test.
+/// Returns the changes of the example that another Redis, limit and algorithm need. The window is longer than a test.
+fn changes(servers: &str, limit: usize, algorithm: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("url: redis://127.0.0.1:6379", servers.to_owned()),
+        ("onError: LOCAL", "onError: DENY".to_owned()),
+        ("maxAmount: 1000, validDuration: 60s", format!("maxAmount: {limit}, validDuration: 3600s")),
+        ("ROLLING_WINDOW", algorithm.to_owned()),
+    ]
+}
+
+/// A server with the example.
 struct Limited {
     server: Server,
     client: RateLimitServiceClient<Channel>,
@@ -32,19 +39,16 @@ struct Limited {
 
 impl Limited {
     async fn start(redis: &Redis) -> Self {
-        Self::start_with(redis, 1000, |_| {}).await
+        let servers = format!("url: redis://127.0.0.1:{}\n    timeout: 1s", redis.port());
+        Self::start_with(changes(&servers, 1000, "ROLLING_WINDOW"), |_| {}).await
     }
 
-    /// Starts a server with another limit and another environment.
-    async fn start_with(redis: &Redis, limit: usize, change: impl FnOnce(&mut Command)) -> Self {
+    /// Starts a server with changes of the example and of its process.
+    async fn start_with(changes: Vec<(&str, String)>, change: impl FnOnce(&mut Command)) -> Self {
         let example =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/configurations/rate-limit-by-key");
         let mut text = fs::read_to_string(example.join("config.yaml")).unwrap();
-        for (from, to) in [
-            ("127.0.0.1:6379\n", format!("127.0.0.1:{}\n    timeout: 1s\n", redis.port())),
-            ("onError: LOCAL", "onError: DENY".to_owned()),
-            ("maxAmount: 1000, validDuration: 60s", format!("maxAmount: {limit}, validDuration: 3600s")),
-        ] {
+        for (from, to) in changes {
             assert!(text.contains(from), "{text}");
             text = text.replace(from, &to);
         }
@@ -125,75 +129,4 @@ async fn a_server_is_ready_without_redis_and_warns_until_it_is_back() {
         "value": 1.0,
     });
     assert!(status["metrics"].as_array().unwrap().contains(&connected), "{}", status["metrics"]);
-}
-
-/// Requests to three servers whose clocks differ by up to 20 s, while one of them is killed, and Redis is paused and refuses writes.
-/// docs/performance.md has its figures.
-#[tokio::test]
-#[ignore = "takes minutes: it sends a million requests"]
-async fn a_million_requests_are_granted_no_more_than_the_limit_and_98_percent_of_it() {
-    const REQUESTS: usize = 1_000_000;
-    const LIMIT: usize = 600_000;
-    let Some(redis) = Redis::start() else { return };
-    if debian::program("faketime", "faketime").is_none() {
-        return;
-    }
-    let mut servers = Vec::new();
-    for skew in ["+10s", "-10s", "+0s"] {
-        let change = |serve: &mut Command| {
-            let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
-            serve.envs([("LD_PRELOAD", library.as_str()), ("FAKETIME", skew), ("DONT_FAKE_MONOTONIC", "1")]);
-        };
-        servers.push(Limited::start_with(&redis, LIMIT, change).await);
-    }
-    let (sent, granted) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
-    let begin = Instant::now();
-    let clients = servers.iter().flat_map(|server| std::iter::repeat_n(server, 32));
-    let clients = clients.map(|server| async move {
-        let mut waits = Vec::new();
-        while sent.fetch_add(1, Relaxed) < REQUESTS {
-            let start = Instant::now();
-            // It fails if the server was killed.
-            let Ok(is_granted) = server.try_ask("a").await else { break };
-            granted.fetch_add(usize::from(is_granted), Relaxed);
-            waits.push(start.elapsed());
-        }
-        waits
-    });
-    let sleep = |millis| tokio::time::sleep(Duration::from_millis(millis));
-    let disturb = async {
-        for percent in [5, 10, 15, 20, 25, 30, 35] {
-            while sent.load(Relaxed) < REQUESTS / 100 * percent {
-                sleep(5).await;
-            }
-            match percent {
-                10 | 25 => _ = redis.command(&["REPLICAOF", "127.0.0.1", "9"]),
-                20 => servers[0].server.signal("KILL"),
-                _ => redis.pause(),
-            }
-            sleep(400).await;
-            match percent {
-                10 | 25 => _ = redis.command(&["REPLICAOF", "NO", "ONE"]),
-                20 => {}
-                _ => redis.resume(),
-            }
-        }
-    };
-    let (waits, ()) = tokio::join!(join_all(clients), disturb);
-    let mut waits: Vec<Duration> = waits.into_iter().flatten().collect();
-    waits.sort_unstable();
-    let (granted, seconds) = (granted.load(Relaxed), begin.elapsed().as_secs_f64());
-    let leased: f64 =
-        servers[1..].iter().map(|server| server.metric("adapter_redisquota_grants_from_leases_total{")).sum();
-    let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
-    println!(
-        "{} answers in {seconds:.0} s, {granted} of {LIMIT} granted, {leased} of them from leases of two servers; \
-         p50 {:?}, p99 {:?}, p99.99 {:?}, longest {:?}",
-        waits.len(),
-        at(0.5),
-        at(0.99),
-        at(0.9999),
-        at(1.0)
-    );
-    assert!((LIMIT * 98 / 100..=LIMIT).contains(&granted), "{granted}");
 }
