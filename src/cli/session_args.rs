@@ -44,6 +44,12 @@ pub(super) struct SessionArgs {
     /// Name of the master, if the hosts of --sessions are Sentinels
     #[arg(long, hide_short_help = true, value_name = "NAME", requires = "sessions")]
     sessions_sentinel_master: Option<String>,
+
+    /// File with the password of the Sentinels of --sessions
+    ///
+    /// As the password of the Redis
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "sessions_sentinel_master")]
+    sessions_sentinel_password_file: Option<PathBuf>,
 }
 
 /// The start of the names of all keys.
@@ -103,18 +109,22 @@ impl SessionArgs {
                 "--sessions has several hosts: they are Sentinels with --sessions-sentinel-master NAME"
             ));
         }
-        let [password_file, ca_file] = [&self.sessions_password_file, &self.sessions_ca_file]
-            .map(|file| file.as_ref().map_or_else(String::new, |file| file.to_string_lossy().into_owned()));
+        let [password_file, sentinel_password_file, ca_file] =
+            [&self.sessions_password_file, &self.sessions_sentinel_password_file, &self.sessions_ca_file]
+                .map(|file| {
+                    file.as_ref().map_or_else(String::new, |file| file.to_string_lossy().into_owned())
+                });
         let servers = Servers {
             topology,
             username: self.sessions_username.clone().unwrap_or_default(),
             password_file,
+            sentinel_password_file,
             ca_file,
             ..named.clone()
         };
         if servers.exposes_password() {
             return Err(usage!(
-                "--sessions-password-file: the password is sent to other machines over TLS only: write rediss:// in --sessions"
+                "the passwords of --sessions are sent to other machines over TLS only: write rediss:// in --sessions"
             ));
         }
         if self.sessions_ca_file.is_some() && !servers.tls {

@@ -114,7 +114,14 @@ fn servers(params: &Params, faults: &mut Faults<'_>) -> Option<Servers> {
         }
         _ => {}
     }
-    for (field, path) in [("password_file", &params.password_file), ("ca_file", &params.ca_file)] {
+    if params.sentinel_master.is_empty() && !params.sentinel_password_file.is_empty() {
+        faults.push("sentinel_password_file", "is for Sentinels; write sentinel_master");
+    }
+    for (field, path) in [
+        ("password_file", &params.password_file),
+        ("sentinel_password_file", &params.sentinel_password_file),
+        ("ca_file", &params.ca_file),
+    ] {
         if !path.is_empty() {
             faults.file(field, path);
         }
@@ -123,11 +130,13 @@ fn servers(params: &Params, faults: &mut Faults<'_>) -> Option<Servers> {
         topology,
         username: params.username.clone(),
         password_file: params.password_file.clone(),
+        sentinel_password_file: params.sentinel_password_file.clone(),
         ca_file: params.ca_file.clone(),
         ..named
     };
     if servers.exposes_password() {
-        faults.push("password_file", "would be sent without TLS; write rediss:// in url");
+        let field = if params.password_file.is_empty() { "sentinel_password_file" } else { "password_file" };
+        faults.push(field, "would be sent without TLS; write rediss:// in url");
     }
     if !params.ca_file.is_empty() && !servers.tls {
         faults.push("ca_file", "is for TLS; write rediss:// in url");

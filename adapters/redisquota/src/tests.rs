@@ -440,6 +440,17 @@ fn faults_of_servers_name_their_field_and_show_no_password() {
     let both =
         Params { url: "redis://a".to_owned(), redis_server_url: "a:1".to_owned(), ..Default::default() };
     assert!(faults(both).starts_with("redis_server_url: "));
+    let file = || "/nowhere/file".to_owned();
+    let alone = Params { sentinel_password_file: file(), ..Default::default() };
+    assert!(faults(alone).starts_with("sentinel_password_file: "));
+    let exposed = Params {
+        url: "redis://host".to_owned(),
+        sentinel_master: "quotas".to_owned(),
+        sentinel_password_file: file(),
+        ..Default::default()
+    };
+    let exposed = faults(exposed);
+    assert!(exposed.starts_with("sentinel_password_file: ") && exposed.contains("rediss://"), "{exposed}");
     let bucket = params::Quota { bucket_duration: seconds(3600), ..limit("q", 1) };
     assert!(faults(patient(vec![bucket], params::OnError::Deny)).starts_with("quotas[0].bucket_duration: "));
 }

@@ -28,7 +28,7 @@ pub enum ConnectionError {
     /// Redis refuses, or is not reached.
     #[error(transparent)]
     Redis(#[from] RedisError),
-    /// The file with the password changed and cannot be read.
+    /// A file with a password changed and cannot be read.
     #[error("the password cannot be read: {0}")]
     Password(io::Error),
     /// Redis does not answer.
@@ -69,6 +69,7 @@ impl Connection {
 pub struct Connector {
     servers: Servers,
     password: Option<Secret>,
+    sentinel_password: Option<Secret>,
     certificates: Option<TlsCertificates>,
     access: Access,
 }
@@ -79,10 +80,9 @@ impl Connector {
     /// # Errors
     /// INVALID_ARGUMENT that names the field of a file that cannot be read.
     pub async fn open(servers: Servers, context: &Context) -> Result<Self, AdapterError> {
-        let password = match servers.password_file.as_str() {
-            "" => None,
-            path => Some(context.secret("password_file", path).await?),
-        };
+        let password = secret(context, "password_file", &servers.password_file).await?;
+        let sentinel_password =
+            secret(context, "sentinel_password_file", &servers.sentinel_password_file).await?;
         let certificates = match servers.ca_file.as_str() {
             "" => None,
             path => {
@@ -90,7 +90,7 @@ impl Connector {
                 Some(TlsCertificates { client_tls: None, root_cert })
             }
         };
-        Ok(Self { servers, password, certificates, access: context.access().clone() })
+        Ok(Self { servers, password, sentinel_password, certificates, access: context.access().clone() })
     }
 
     /// Connects to the master, which Sentinels name, or to the nodes of a cluster.
@@ -148,7 +148,7 @@ impl Connector {
     }
 
     /// Asks the Sentinels for the server that is the master now.
-    async fn master(&self, name: &str, redis: &RedisConnectionInfo) -> Result<Client, RedisError> {
+    async fn master(&self, name: &str, redis: &RedisConnectionInfo) -> Result<Client, ConnectionError> {
         let mut builder = SentinelClientBuilder::new(self.addresses(), name, SentinelServerType::Master)?
             .set_client_to_redis_db(redis.db())
             .set_client_to_redis_tcp_settings(TcpSettings::default().set_nodelay(true));
@@ -158,6 +158,10 @@ impl Connector {
         if let Some(password) = redis.password() {
             builder = builder.set_client_to_redis_password(password);
         }
+        if let Some(secret) = &self.sentinel_password {
+            let password = secret.text().await.map_err(ConnectionError::Password)?;
+            builder = builder.set_client_to_sentinel_password(password.expose());
+        }
         if self.servers.tls {
             builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
         }
@@ -166,7 +170,7 @@ impl Connector {
                 .set_client_to_redis_certificates(certificates.clone())
                 .set_client_to_sentinel_certificates(certificates.clone());
         }
-        builder.build()?.async_get_client().await
+        Ok(builder.build()?.async_get_client().await?)
     }
 
     fn addresses(&self) -> impl Iterator<Item = ConnectionAddr> {
@@ -178,6 +182,11 @@ impl Connector {
             }
         })
     }
+}
+
+/// Reads the file of a field; `None` if it has no path.
+async fn secret(context: &Context, field: &str, path: &str) -> Result<Option<Secret>, AdapterError> {
+    if path.is_empty() { Ok(None) } else { context.secret(field, path).await.map(Some) }
 }
 
 fn no_address() -> RedisError {

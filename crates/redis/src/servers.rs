@@ -23,6 +23,8 @@ pub struct Servers {
     pub username: String,
     /// The path of a file with the password; none if empty.
     pub password_file: String,
+    /// The path of a file with the password of the Sentinels; none if empty.
+    pub sentinel_password_file: String,
     /// The path of a file with the certificates that sign the servers'; if empty, the system's certificates.
     pub ca_file: String,
 }
@@ -90,6 +92,7 @@ impl Servers {
             database,
             username: String::new(),
             password_file: String::new(),
+            sentinel_password_file: String::new(),
             ca_file: String::new(),
         })
     }
@@ -97,6 +100,7 @@ impl Servers {
     /// Returns whether a password would be sent to another machine without TLS.
     pub fn exposes_password(&self) -> bool {
         let is_local = self.addresses.iter().all(|(host, _)| is_this_machine(host));
-        !self.password_file.is_empty() && !self.tls && !is_local
+        let has_password = !self.password_file.is_empty() || !self.sentinel_password_file.is_empty();
+        has_password && !self.tls && !is_local
     }
 }

@@ -61,12 +61,17 @@ impl Redis {
 
     /// Starts a Sentinel that watches a master alone.
     pub fn start_sentinel(master: &str, port: u16) -> Option<Self> {
+        Self::start_sentinel_with(master, port, "")
+    }
+
+    /// Starts a Sentinel with more lines of its configuration.
+    pub fn start_sentinel_with(master: &str, port: u16, lines: &str) -> Option<Self> {
         let program = super::program("redis-check-rdb", "redis-tools")?;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sentinel.conf");
         let configuration = format!(
             "sentinel monitor {master} 127.0.0.1 {port} 1\nsentinel down-after-milliseconds {master} 500\n\
-             sentinel failover-timeout {master} 2000\n"
+             sentinel failover-timeout {master} 2000\n{lines}"
         );
         std::fs::write(&path, configuration).unwrap();
         let arguments = vec![path.to_str().unwrap().to_owned(), "--sentinel".to_owned()];

@@ -79,6 +79,30 @@ async fn after_a_failover_the_new_master_counts_what_was_granted() {
 }
 
 #[tokio::test]
+async fn sentinels_and_their_master_have_passwords_of_their_own() {
+    let Some(master) = Redis::start_with(&["--requirepass", "of-redis"]) else { return };
+    let lines = "sentinel auth-pass quotas of-redis\nrequirepass of-sentinels\n";
+    let Some(sentinel) = Redis::start_sentinel_with("quotas", master.port(), lines) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, name).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let params = |sentinel_password_file| Params {
+        url: format!("redis://127.0.0.1:{}", sentinel.port()),
+        sentinel_master: "quotas".to_owned(),
+        password_file: file("of-redis"),
+        sentinel_password_file,
+        ..patient(vec![limit("q", 9)], params::OnError::Deny)
+    };
+    let handler: RedisQuota = Context::detached(()).open_handler(params(file("of-redis"))).await.unwrap();
+    assert_eq!((ask(&handler, "q", 1).await, handler.store.client.is_connected()), (0, false));
+    let handler: RedisQuota = Context::detached(()).open_handler(params(file("of-sentinels"))).await.unwrap();
+    recovers(&handler).await;
+}
+
+#[tokio::test]
 async fn a_redis_that_loads_its_data_is_away_until_it_has_them() {
     let Some(redis) = Redis::start_with(&["--enable-debug-command", "local"]) else { return };
     let redis = Arc::new(redis);
