@@ -27,12 +27,12 @@ async fn wait(server: &Limited) -> Duration {
 fn last_call(redis: &Redis) -> Vec<String> {
     let log = redis.command(&["SLOWLOG", "GET", "20"]);
     let lines: Vec<&str> = log.split("\r\n").collect();
-    let calls = lines.iter().enumerate().filter(|(_, line)| **line == "EVALSHA").filter_map(|(at, _)| {
+    let mut calls = lines.iter().enumerate().filter(|(_, line)| **line == "EVALSHA").filter_map(|(at, _)| {
         let count: usize = lines[at - 2].strip_prefix('*')?.parse().ok()?;
         Some(lines[at..].iter().step_by(2).take(count).map(|word| (*word).to_owned()).collect::<Vec<_>>())
     });
     // The other script has one key.
-    calls.into_iter().find(|words| words[2] == "4").unwrap()
+    calls.find(|words| words[2] == "4").unwrap()
 }
 
 #[tokio::test]
