@@ -81,6 +81,32 @@ fn a_denial_without_its_form_is_still_a_denial() {
     assert!(formed.contains("response by close.rule.istio-system: status 403, body \"/a!\""), "{formed}");
 }
 
+/// The status of a request past a limit is chosen by Envoy.
+#[test]
+fn a_form_for_quotas_alone_has_no_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let warned = |form: &str, is_check: bool| {
+        let config = config(form);
+        let quota = "---\nkind: handler\nmetadata: {name: limits, namespace: istio-system}\nspec: {compiledAdapter: memquota, params: {quotas: [{name: all-requests, maxAmount: 2}]}}\n---\n\
+                     kind: instance\nmetadata: {name: all-requests, namespace: istio-system}\nspec: {compiledTemplate: quota, params: {dimensions: {}}}\n";
+        let actions = if is_check { "[{handler: deny, instances: [all]}, {" } else { "[{" };
+        let actions = format!("{actions}handler: limits, instances: [all-requests]}}]");
+        let config = config.replace("[{handler: deny, instances: [all]}]", &actions);
+        fs::write(directory.path().join("config.yaml"), format!("{config}{quota}")).unwrap();
+        let validated = run(&["validate", path]).stdout;
+        assert!(!validated.contains("no action that denies"), "{form}: {validated}");
+        validated.contains("the form has a status or a redirect, and the rule only quotas")
+    };
+    for (form, has_status) in [
+        ("body: denial.message", false),
+        ("status: 503\nbody: denial.message", true),
+        ("redirect: '\"/slow\"'", true),
+    ] {
+        assert_eq!((warned(form, false), warned(form, true)), (has_status, false), "{form}");
+    }
+}
+
 /// The documentation quotes the forms of the example, which has tests.
 #[test]
 fn the_documentation_shows_the_forms_of_the_example() {

@@ -1,4 +1,4 @@
-//! The form of the responses to requests that a rule denies (docs/envoy/answers.md#the-form-of-a-denial).
+//! The form of the responses to requests that a rule denies, or whose quota it refuses (docs/envoy/answers.md#the-form-of-a-denial).
 
 use std::sync::Arc;
 

@@ -39,6 +39,9 @@ pub struct RateLimitAnswer {
     /// Headers of the request.
     #[prost(message, repeated, tag = "4")]
     pub request_headers_to_add: Vec<HeaderValue>,
+    /// The body of the response to a refused request.
+    #[prost(bytes = "vec", tag = "5")]
+    pub raw_body: Vec<u8>,
     /// An encoded `google.protobuf.Struct`.
     #[prost(bytes = "vec", tag = "6")]
     pub dynamic_metadata: Vec<u8>,
@@ -84,19 +87,25 @@ mod tests {
             statuses: vec![DescriptorStatus { limit_remaining: 3, ..DescriptorStatus::default() }],
             response_headers_to_add: vec![header("a")],
             request_headers_to_add: vec![header("b")],
+            raw_body: b"no".to_vec(),
             dynamic_metadata: metadata().encode_to_vec(),
         };
         let response = RateLimitResponse::decode(&*answer.encode_to_vec()).unwrap();
         let RateLimitAnswer {
-            overall_code, statuses, response_headers_to_add, request_headers_to_add, ..
+            overall_code,
+            statuses,
+            response_headers_to_add,
+            request_headers_to_add,
+            raw_body,
+            ..
         } = answer;
         let expected = RateLimitResponse {
             overall_code,
             statuses,
             response_headers_to_add,
             request_headers_to_add,
+            raw_body,
             dynamic_metadata: Some(metadata()),
-            ..RateLimitResponse::default()
         };
         assert_eq!(response, expected);
     }

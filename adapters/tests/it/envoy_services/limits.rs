@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::{Value as Json, json};
+
 use super::{
     mesh::Mesh,
     support::{
@@ -52,6 +54,48 @@ fn a_rate_is_limited_by_a_quota_and_the_client_is_shown_the_rest() {
     assert_eq!(mesh.get("/", &[]).status, 200);
     assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="ok"}"#), "3");
     assert_eq!(mesh.metric(r#"mixer_adapter_envoy_rate_limits_total{outcome="over_limit"}"#), "1");
+}
+
+/// The limit, with a form for requests past it.
+fn formed(form: &str) -> String {
+    let rule = "kind: rule\nmetadata: {name: limits, namespace: istio-system}";
+    let annotated = "kind: rule\nmetadata:\n  name: limits\n  namespace: istio-system\n  annotations:\n    mixer-adapter/denial: |\n";
+    let formed = LIMIT.replace(rule, &format!("{annotated}      {form}"));
+    assert_ne!(formed, LIMIT);
+    formed
+}
+
+#[test]
+fn a_request_past_a_limit_is_answered_in_the_form_of_the_rule() {
+    if !is_there() {
+        return;
+    }
+    let form = r#"{headers: {x-limited: '"by user"'}, json: {error: {code: denial.code, message: denial.message}, user: 'ratelimit.descriptor["user"]', retry: true}}"#;
+    let mesh = Mesh::start(&formed(form), &[], &["--descriptor", "user=x-user"]);
+    for _ in 0..2 {
+        let allowed = mesh.get("/", &["x-user: alice"]);
+        assert_eq!((allowed.status, allowed.header("x-limited")), (200, None));
+    }
+    let limited = mesh.get("/", &["x-user: alice"]);
+    assert_eq!((limited.status, limited.all("content-type")), (429, vec!["application/json"]));
+    assert_eq!(
+        (limited.header("x-limited"), limited.header("retry-after").is_some()),
+        (Some("by user"), true)
+    );
+    let error = json!({"code": "RESOURCE_EXHAUSTED", "message": "the limit of per-user is reached"});
+    let expected = json!({"error": error, "user": "alice", "retry": true});
+    assert_eq!(serde_json::from_str::<Json>(&limited.body).unwrap(), expected);
+    assert_eq!(mesh.get("/", &["x-user: bob"]).status, 200);
+}
+
+#[test]
+fn a_request_past_a_limit_is_refused_also_without_the_value_of_a_form() {
+    if !is_there() {
+        return;
+    }
+    let mesh = Mesh::start(&formed("body: source.name"), &[], &["--descriptor", "user=x-user"]);
+    let statuses = [(); 3].map(|()| mesh.get("/", &["x-user: alice"]).status);
+    assert_eq!(statuses, [200, 200, 429]);
 }
 
 /// Each Envoy has a server of its own, and the servers have one Redis.

@@ -114,9 +114,17 @@ fn rule(
     }
     faults.extend(evasion::of_rule(resource, &condition, expression.as_deref(), &resolved, vocabulary));
     let denial = denial_form(resource, vocabulary, faults);
-    if denial.is_some() && !resolved.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check) {
-        let reason = "the rule has the form of a denial, and no action that denies";
-        faults.push(resource.warning("", reason));
+    let has = |is: fn(&InstanceSpec) -> bool| resolved.iter().flat_map(|action| &action.instances).any(is);
+    if let Some(form) = denial.as_ref().filter(|_| !has(InstanceSpec::is_check)) {
+        let reason = match (has(InstanceSpec::is_quota), form.status.is_some() || form.redirect.is_some()) {
+            (false, _) => Some("the rule has the form of a denial, and no action that denies"),
+            (true, true) => Some(
+                "the form has a status or a redirect, and the rule only quotas: write it without them, and set the status by \
+                 rate_limited_status of Envoy's filter",
+            ),
+            (true, false) => None,
+        };
+        faults.extend(reason.map(|reason| resource.warning("", reason)));
     }
     let spec = |actions, headers| {
         Arc::new(RuleSpec {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::quota_settings::QuotaSettings;
+use crate::{proto::istio::mixer::v1::RouteDirective, quota_settings::QuotaSettings};
 use mixer_adapter_core::{
     adapter::LimitOverride, proto::istio::mixer::adapter::model::v1beta1::quota_result::Limit,
 };
@@ -40,6 +40,9 @@ pub struct Allocation {
     pub matched: bool,
     /// Whether the policy denies the request, whatever its amount: because of a failure, or of a quota that no rule has.
     pub is_denied: bool,
+    /// The response to a [strict](super::Request::strict) request that is refused, in the form of its rule. The caller chooses the
+    /// status.
+    pub response: Option<RouteDirective>,
 }
 
 impl Allocation {

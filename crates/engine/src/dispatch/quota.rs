@@ -10,18 +10,22 @@ use super::{
     taken::decode,
 };
 use crate::{
+    failed_part::FailureCause,
     handler::QuotaParams,
     instance::Instance,
     limits::LimitError,
     policy::{FailureEffect, OnUnknownQuota, fatal},
+    proto::istio::mixer::v1::RouteDirective,
     quota_settings::QuotaMode,
+    rules::Group,
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
     framework::{log_limit::warn_limited, suggest::suggest},
-    proto::istio::mixer::adapter::model::v1beta1::quota_result,
+    proto::{Status as RpcStatus, istio::mixer::adapter::model::v1beta1::quota_result},
 };
-use tonic::Status;
+use prost::Message as _;
+use tonic::{Code, Status};
 
 /// The quotas of the rules that apply to a request.
 #[derive(Default)]
@@ -122,7 +126,7 @@ impl<'s> Evaluator<'_, 's> {
         let mut grants = Vec::new();
         for (call, result) in answers {
             match self.granted(&call, request.amount, result) {
-                Ok(grant) => grants.push(grant),
+                Ok(grant) => grants.push((grant, call.planned.group)),
                 Err(status) => {
                     let failure = self.failure(&call, &status);
                     self.failures.push(failure);
@@ -130,10 +134,12 @@ impl<'s> Evaluator<'_, 's> {
             }
         }
         if context.is_strict {
-            grants.sort_by_key(|grant| grant.precedence(request.amount));
+            grants.sort_by_key(|(grant, _)| grant.precedence(request.amount));
         } else if is_free {
             grants.clear();
-        } else if let Some(first) = grants.iter().position(|grant| grant.answer != QuotaAnswer::default()) {
+        } else if let Some(first) =
+            grants.iter().position(|(grant, _)| grant.answer != QuotaAnswer::default())
+        {
             grants.swap(0, first);
         }
         let fatal = fatal(&self.failures);
@@ -147,7 +153,7 @@ impl<'s> Evaluator<'_, 's> {
         let valid_duration = if is_free { DEFAULT_DURATION } else { FAILED_DURATION };
         let (answer, reason) = match (denial, grants.first()) {
             (Some(denial), _) => (QuotaAnswer::default(), format!(": {denial}")),
-            (None, Some(first)) => (first.answer, past_limit(first.settings.mode).to_owned()),
+            (None, Some((first, _))) => (first.answer, past_limit(first.settings.mode).to_owned()),
             (None, None) => {
                 // All calls have failed, which is ignored, or there are none.
                 let granted = if denies_unknown { 0 } else { request.amount };
@@ -156,8 +162,36 @@ impl<'s> Evaluator<'_, 's> {
                 (QuotaAnswer { granted, valid_duration }, reason.to_owned())
             }
         };
+        let is_formed = context.is_strict && !mode.past_limit && !is_denied;
+        let response = if is_formed { self.form_refusal(request, &grants) } else { None };
         self.trace_quota(request, answer.granted, &reason);
-        Ok(Allocation { answer, grants, matched: has_calls || is_denied, is_denied })
+        let grants = grants.into_iter().map(|(grant, _)| grant).collect();
+        Ok(Allocation { answer, grants, matched: has_calls || is_denied, is_denied, response })
+    }
+
+    /// Returns the response to a request that rules refuse, in the form of the first of them that has one. `None` also if it cannot be
+    /// given the form.
+    fn form_refusal(
+        &mut self,
+        request: QuotaRequest<'_>,
+        grants: &[(QuotaGrant, &Group)],
+    ) -> Option<RouteDirective> {
+        let mut refusing = grants.iter().filter(|(grant, _)| {
+            grant.settings.mode == QuotaMode::Enforce && grant.is_over_limit(request.amount)
+        });
+        let (rule, form) = refusing.find_map(|(_, group)| Some((&group.rule, group.denial.as_deref()?)))?;
+        let status = RpcStatus {
+            code: Code::ResourceExhausted.into(),
+            message: format!("the limit of {} is reached", request.name),
+            details: Vec::new(),
+        };
+        let response = self.form_denial(rule, form, &status, None)?;
+        // A call may have many descriptors.
+        if self.record.budget.add_attributes(response.encoded_len()).is_err() {
+            self.record.failed.add(rule, None, FailureCause::Denial);
+            return None;
+        }
+        Some(response)
     }
 
     /// Counts, logs and traces a quota that no rule has.

@@ -7,6 +7,7 @@ use mixer_adapter_engine::{
     QuotaMode,
     dispatch::{Allocation, QuotaGrant, TakenAmount},
     is_decision_id,
+    proto::istio::mixer::v1::RouteDirective,
 };
 
 use super::limits::set_limit;
@@ -68,6 +69,8 @@ pub(crate) struct DescriptorResult {
     /// The full name of the quota that decided.
     pub(crate) quota: Option<Arc<str>>,
     pub(super) status: DescriptorStatus,
+    /// The response in the form of the rule that refuses the request.
+    pub(super) response: Option<RouteDirective>,
     grants: Vec<QuotaGrant>,
 }
 
@@ -88,6 +91,7 @@ impl DescriptorResult {
             verdict,
             quota: decided_by.map(|quota| quota.instance.clone()),
             status: DescriptorStatus { code: code.into(), ..DescriptorStatus::default() },
+            response: allocation.response,
             grants: allocation.grants,
         };
         result.set_state();
@@ -136,7 +140,7 @@ mod tests {
             answer,
             limit: Some(Limit { max_amount: 10, remaining, window: minute, reset_after: minute }),
         };
-        Allocation { answer, grants: vec![grant], matched: true, is_denied: false }
+        Allocation { answer, grants: vec![grant], matched: true, is_denied: false, response: None }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use mixer_adapter_engine::{
     QuotaMode, RequestLimit,
     decision_log::{Api, LoggedCall, LoggedDecision},
     dispatch::{Caller, DispatchError},
+    proto::istio::mixer::v1::HeaderOperation,
 };
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -63,7 +64,7 @@ impl Services {
         }
         self.counters.rate_limit(outcome, &origin.tenant);
         let (domain, decision_id) = (&request.domain, &id);
-        let results = answer.map_err(|error| {
+        let mut results = answer.map_err(|error| {
             if let RateLimitError::Quota(DispatchError::Limit(error)) = &error {
                 self.mixer.counts().over_limit(error.limit);
             }
@@ -82,10 +83,14 @@ impl Services {
         let overall = if is_over { Code::OverLimit } else { Code::Ok };
         let headers: Vec<HeaderValue> =
             header.map(|name| header_value(name.as_str().to_owned(), &id)).into_iter().collect();
+        let response = results.iter_mut().find_map(|result| result.response.take()).unwrap_or_default();
+        let added = response.response_header_operations.into_iter();
+        let added = added.map(|HeaderOperation { name, value, .. }| header_value(name, &value));
         Ok(RateLimitAnswer {
             overall_code: overall.into(),
-            response_headers_to_add: headers.clone(),
+            response_headers_to_add: headers.iter().cloned().chain(added).collect(),
             request_headers_to_add: headers,
+            raw_body: response.direct_response_body.into_bytes(),
             dynamic_metadata: quota_metadata(&id, outcome, &results),
             statuses: results.into_iter().map(|result| result.status).collect(),
         })

@@ -72,6 +72,43 @@ spec: {actions: [{handler: h, instances: [further]}]}
 
 const FURTHER_NAME: &str = "further.instance.istio-system";
 
+/// Quotas whose rules have no form, one, and one that reads an absent attribute; and one past whose limit requests pass.
+const FORMS: &str = r#"
+kind: instance
+metadata: {name: plain, namespace: istio-system}
+spec: {template: quota, params: {dimensions: {}}}
+---
+kind: instance
+metadata: {name: formed, namespace: istio-system}
+spec: {template: quota, params: {dimensions: {}}}
+---
+kind: instance
+metadata: {name: unformed, namespace: istio-system}
+spec: {template: quota, params: {dimensions: {}}}
+---
+kind: instance
+metadata: {name: soft, namespace: istio-system, annotations: {mixer-adapter/rate-limit-mode: soft}}
+spec: {template: quota, params: {dimensions: {}}}
+---
+kind: rule
+metadata: {name: plain, namespace: istio-system}
+spec: {actions: [{handler: h, instances: [plain]}]}
+---
+kind: rule
+metadata:
+  name: formed
+  namespace: istio-system
+  annotations:
+    mixer-adapter/denial: |
+      headers: {x-code: denial.code}
+      body: ratelimit.domain + ":" + ratelimit.descriptor["quota"]
+spec: {actions: [{handler: h, instances: [formed, soft]}]}
+---
+kind: rule
+metadata: {name: unformed, namespace: istio-system, annotations: {mixer-adapter/denial: "body: source.name"}}
+spec: {actions: [{handler: h, instances: [unformed]}]}
+"#;
+
 const FIRST: &str = "first.instance.istio-system";
 const SECOND: &str = "second.instance.istio-system";
 
@@ -218,4 +255,26 @@ async fn hits_are_given_back_all_at_once_and_count_no_evaluations() {
     let instances = mixer.snapshot().unwrap().resource_counts().instances.all();
     let built = instances.into_iter().find(|(name, _)| &**name == FIRST).unwrap().1.built.load(Relaxed);
     assert_eq!(built, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_refused_descriptor_whose_rule_has_a_form_gives_the_response_its_headers_and_body() {
+    let quotas = ["plain", "unformed", "formed", "soft"];
+    for (exhausted, code, body) in [
+        (&["soft"][..], Code::Ok, ""),
+        (&["plain"], Code::OverLimit, ""),
+        (&["unformed"], Code::OverLimit, ""),
+        (&["formed"], Code::OverLimit, "any:formed"),
+        (&quotas, Code::OverLimit, "any:formed"),
+    ] {
+        let (services, script) = services_of(FORMS).await;
+        exhausted.iter().for_each(|quota| script.exhaust(&format!("{quota}.instance.istio-system")));
+        let response = services.should_rate_limit(request_of(&quotas), Caller::default()).await.unwrap();
+        assert_eq!((response.overall_code(), &*response.raw_body), (code, body.as_bytes()), "{exhausted:?}");
+        let headers = response.response_headers_to_add.iter();
+        let headers: Vec<_> = headers.map(|header| (&*header.key, &*header.value)).collect();
+        let expected: &[(&str, &str)] =
+            if body.is_empty() { &[] } else { &[("x-code", "RESOURCE_EXHAUSTED")] };
+        assert_eq!((&*headers, response.request_headers_to_add.len()), (expected, 0), "{exhausted:?}");
+    }
 }
