@@ -76,6 +76,11 @@ impl Requirements {
             .chain(condition.iter().chain(&operations).filter_map(header))
             .any(|name| name.contains('_'));
         self.note(&operations);
+        let form = resource.annotations.get(DENIAL);
+        let form: Option<Json> = form.and_then(|form| serde_saphyr::from_str(form).ok());
+        let mut of_form = BTreeSet::new();
+        form.iter().for_each(|form| add_strings(form, &mut of_form));
+        of_form.retain(|read| !read.attribute.starts_with("denial."));
         for reference in references {
             let Ok(found) = set.resolve(&Kind::Instance, reference, namespace) else { continue };
             let Ok(Spec::Instance(instance)) = found.spec.as_deref() else { continue };
@@ -88,7 +93,9 @@ impl Requirements {
                 Some(Variety::Quota) => {
                     let quota = self.quotas.entry(found.name().clone()).or_default();
                     quota.namespaces.insert(namespace.to_owned());
-                    for (name, is_optional) in inputs.into_iter().filter_map(entry) {
+                    // Without them the quota is refused without the form.
+                    let of_form = of_form.iter().map(|read| Read { has_fallback: true, ..read.clone() });
+                    for (name, is_optional) in inputs.into_iter().chain(of_form).filter_map(entry) {
                         *quota.entries.entry(name).or_insert(true) &= is_optional;
                     }
                 }
@@ -101,12 +108,8 @@ impl Requirements {
         }
         if checks {
             self.note(&condition);
-            let form = resource.annotations.get(DENIAL);
-            let form: Option<Json> = form.and_then(|form| serde_saphyr::from_str(form).ok());
-            let mut inputs = BTreeSet::new();
-            form.iter().for_each(|form| add_strings(form, &mut inputs));
-            self.underscores |= inputs.iter().filter_map(header).any(|name| name.contains('_'));
-            self.note(&inputs);
+            self.underscores |= of_form.iter().filter_map(header).any(|name| name.contains('_'));
+            self.note(&of_form);
         }
     }
 
@@ -313,6 +316,23 @@ mod tests {
             quota.entries.iter().map(|(name, is_optional)| (name.as_str(), *is_optional)).collect();
         assert_eq!(entries, [("plan", false), ("source.principal", true), ("user", false)]);
         assert_eq!(quota.namespaces.iter().collect::<Vec<_>>(), ["istio-system"]);
+    }
+
+    #[test]
+    fn a_quota_has_optional_entries_for_the_form_of_its_refusals() {
+        let form = r#"{json: {user: 'ratelimit.descriptor["user"]', plan: 'ratelimit.descriptor["plan"]', code: denial.code}}"#;
+        let annotated =
+            format!("metadata:\n  name: q\n  annotations:\n    mixer-adapter/denial: |\n      {form}\nspec:");
+        let rule = rule("\"true\"", "q").replace("metadata: {name: q}\nspec:", &annotated);
+        let quota = instance("q", "quota", r#"{dimensions: {a: 'ratelimit.descriptor["user"]'}}"#);
+        let requirements = requirements(&[quota, rule].concat());
+        let entries: Vec<_> = requirements
+            .quotas
+            .values()
+            .flat_map(|quota| &quota.entries)
+            .map(|(name, is_optional)| (name.as_str(), *is_optional))
+            .collect();
+        assert_eq!(entries, [("plan", true), ("user", false)]);
     }
 
     #[test]
