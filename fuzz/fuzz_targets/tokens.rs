@@ -64,8 +64,7 @@ const LIMITS: CallLimits = CallLimits {
 
 /// Returns whether a call with this header is authenticated.
 fn is_authenticated(authorization: Authorization, header: &HeaderValue) -> bool {
-    let mut service =
-        UnaryService::with_authorization(Answers, authorization.into(), LIMITS, Routes::default());
+    let mut service = UnaryService::new(Answers, Some(authorization.into()), LIMITS, Routes::default());
     let request = Request::post("/service/Method")
         .header("content-type", "application/grpc")
         .header("authorization", header)

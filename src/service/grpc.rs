@@ -154,7 +154,7 @@ pub(crate) fn local_services(host: Arc<Host>) -> GrpcService {
 fn services(host: Arc<Host>, limits: CallLimits, is_mounted: bool) -> GrpcService {
     let rpcs = HashMap::from(backend::methods(&host));
     let max_instances = RequestLimits::default().instances;
-    UnaryService::new(HostMethods { host, rpcs, max_instances, is_mounted }, limits, Routes::default())
+    UnaryService::new(HostMethods { host, rpcs, max_instances, is_mounted }, None, limits, Routes::default())
 }
 
 impl ServerOptions {

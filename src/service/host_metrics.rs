@@ -13,7 +13,7 @@ use prometheus_client::{
 use super::metrics_encoder::{Encoded, Families, Scraped, loaded};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_host::{Host, metrics::CallMetrics};
-use mixer_adapter_net::{Limit, LimitHits};
+use mixer_adapter_net::LimitHits;
 
 /// Returns the metrics of a host.
 pub(super) fn registry(host: &Arc<Host>) -> Registry {
@@ -30,9 +30,8 @@ pub(super) fn registry(host: &Arc<Host>) -> Registry {
 /// Adds the metrics of how often the limits of a server were hit.
 pub(crate) fn add_limits(registry: &mut Registry, hits: Arc<LimitHits>) {
     registry.register_collector(Box::new(Scraped(move |families: &mut Families<'_>| {
-        let hits = Limit::ALL.map(|limit| (limit.name(), hits.get(limit)));
         let help = "Calls and connections that were refused or ended by a limit, by the name of its flag";
-        families.counters("mixer_adapter_limits_hit", help, "limit", hits)
+        families.counters("mixer_adapter_limits_hit", help, "limit", hits.counts())
     })));
 }
 

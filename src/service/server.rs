@@ -428,9 +428,9 @@ impl Server {
                 engine_metrics::encode(&mixer, config.as_ref(), families)
             })));
         }
-        let service = GrpcService::with_authorization(
+        let service = GrpcService::new(
             methods,
-            self.authorization.clone(),
+            Some(self.authorization.clone()),
             self.options.call_limits(),
             routes.prepare(),
         );

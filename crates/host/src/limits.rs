@@ -14,22 +14,19 @@ pub enum Limit {
     SessionBytes,
 }
 
-impl Limit {
-    const ALL: [Self; 3] = [Self::ConfigSize, Self::Sessions, Self::SessionBytes];
+/// The names of the limits, in their order.
+const NAMES: [&str; 3] = ["max-config-size", "max-sessions", "memory-limit"];
 
+impl Limit {
     /// Returns its name: the flag, if there is one.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::ConfigSize => "max-config-size",
-            Self::Sessions => "max-sessions",
-            Self::SessionBytes => "memory-limit",
-        }
+        NAMES[self as usize]
     }
 }
 
 /// The number of refusals by limit.
 #[derive(Debug, Default)]
-pub struct Refusals([AtomicU64; Limit::ALL.len()]);
+pub struct Refusals([AtomicU64; NAMES.len()]);
 
 impl Refusals {
     pub(crate) fn count(&self, limit: Limit) {
@@ -38,6 +35,6 @@ impl Refusals {
 
     /// Returns the refusals by the name of the limit.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Limit::ALL.into_iter().map(|limit| (limit.name(), self.0[limit as usize].load(Relaxed)))
+        NAMES.into_iter().zip(&self.0).map(|(name, count)| (name, count.load(Relaxed)))
     }
 }

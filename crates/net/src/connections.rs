@@ -127,8 +127,7 @@ pub(crate) struct ConnectionState {
 #[derive(Debug, Default)]
 struct PendingCalls {
     next: u64,
-    waiting: BTreeMap<u64, PendingCall>,
-    working: BTreeMap<u64, PendingCall>,
+    by_stage: [BTreeMap<u64, PendingCall>; 2],
 }
 
 /// A call that can be ended.
@@ -146,10 +145,7 @@ pub(crate) trait Evictable: fmt::Debug + Send + Sync {
 
 impl PendingCalls {
     fn of(&mut self, stage: Stage) -> &mut BTreeMap<u64, PendingCall> {
-        match stage {
-            Stage::Waiting => &mut self.waiting,
-            Stage::Working => &mut self.working,
-        }
+        &mut self.by_stage[stage as usize]
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{
     error::Error as _,
-    pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::rt::Executor;
@@ -18,10 +18,7 @@ use hyper_util::{
     },
     rt::{TokioIo, TokioTimer},
 };
-use tokio::{
-    io::{self, AsyncRead, AsyncWrite, ReadBuf},
-    runtime::Handle,
-};
+use tokio::runtime::Handle;
 use tower_service::Service;
 
 use crate::http_client::{HttpClient, HttpError, HttpStream, with_user_agent};
@@ -122,9 +119,9 @@ struct Dialer {
 }
 
 impl Service<Uri> for Dialer {
-    type Response = TokioIo<Dialed>;
+    type Response = TokioIo<Box<dyn HttpStream>>;
     type Error = HttpError;
-    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Dialed>, HttpError>> + Send>>;
+    type Future = BoxFuture<'static, Result<Self::Response, HttpError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HttpError>> {
         Poll::Ready(Ok(()))
@@ -134,45 +131,14 @@ impl Service<Uri> for Dialer {
         let Self { client, protocol } = self.clone();
         Box::pin(async move {
             let dialed = tokio::time::timeout(CONNECT_TIMEOUT, client.dial(&url, protocol)).await;
-            Ok(TokioIo::new(Dialed(dialed.unwrap_or(Err(HttpError::Timeout(CONNECT_TIMEOUT)))?)))
+            dialed.unwrap_or(Err(HttpError::Timeout(CONNECT_TIMEOUT))).map(TokioIo::new)
         })
     }
 }
 
-/// A connection, in the clear or with TLS.
-struct Dialed(Box<dyn HttpStream>);
-
-impl Connection for Dialed {
+impl Connection for Box<dyn HttpStream> {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl AsyncRead for Dialed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Dialed {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
 

@@ -30,37 +30,25 @@ pub enum Limit {
     ControlFrames,
 }
 
-impl Limit {
-    /// All limits.
-    pub const ALL: [Self; 11] = [
-        Self::Calls,
-        Self::WaitingCalls,
-        Self::Memory,
-        Self::MessageSize,
-        Self::Connections,
-        Self::ConnectionsPerPeer,
-        Self::HandshakeTimeout,
-        Self::BodyTimeout,
-        Self::WriteTimeout,
-        Self::Settings,
-        Self::ControlFrames,
-    ];
+/// The names of the limits, in their order.
+const NAMES: [&str; 11] = [
+    "max-calls",
+    "max-waiting-calls",
+    "memory-limit",
+    "max-message-size",
+    "max-connections",
+    "max-connections-per-peer",
+    "handshake-timeout",
+    "body-timeout",
+    "write-timeout",
+    "http2-settings",
+    "http2-control-frames",
+];
 
+impl Limit {
     /// Returns the name: the flag of `serve`, if there is one.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Calls => "max-calls",
-            Self::WaitingCalls => "max-waiting-calls",
-            Self::Memory => "memory-limit",
-            Self::MessageSize => "max-message-size",
-            Self::Connections => "max-connections",
-            Self::ConnectionsPerPeer => "max-connections-per-peer",
-            Self::HandshakeTimeout => "handshake-timeout",
-            Self::BodyTimeout => "body-timeout",
-            Self::WriteTimeout => "write-timeout",
-            Self::Settings => "http2-settings",
-            Self::ControlFrames => "http2-control-frames",
-        }
+        NAMES[self as usize]
     }
 
     /// RESOURCE_EXHAUSTED with the name of the limit.
@@ -76,7 +64,7 @@ impl Limit {
 
 /// How often each limit was hit.
 #[derive(Debug, Default)]
-pub struct LimitHits([AtomicU64; Limit::ALL.len()]);
+pub struct LimitHits([AtomicU64; NAMES.len()]);
 
 impl LimitHits {
     /// Counts a call or a connection that was refused or ended by a limit.
@@ -87,5 +75,10 @@ impl LimitHits {
     /// Returns how often a limit was hit.
     pub fn get(&self, limit: Limit) -> u64 {
         self.0[limit as usize].load(Relaxed)
+    }
+
+    /// Returns how often each limit was hit, by its name.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        NAMES.into_iter().zip(&self.0).map(|(name, hits)| (name, hits.load(Relaxed)))
     }
 }

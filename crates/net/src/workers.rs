@@ -101,7 +101,7 @@ struct Load {
     /// Whether it runs a call now.
     runs: AtomicBool,
     /// Calls of other workers that it has to start.
-    taken_over: AtomicUsize,
+    taken_over: Arc<AtomicUsize>,
     /// Moving average of the time for which calls on its connections occupy a thread, in microseconds.
     cost: AtomicU64,
 }
@@ -289,7 +289,7 @@ impl WorkerRef {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let mut taken = Some(TakenOver::count(self.clone()));
+        let mut taken = Some(Counted::count(self.load().taken_over.clone()));
         let runtime = self.workers[self.index].runtime.clone();
         AbortOnDropHandle::new(runtime.spawn(poll_fn(move |context| {
             let polled = self.poll_measured(origin, call.as_mut(), context);
@@ -303,22 +303,6 @@ impl WorkerRef {
 /// Polls a future once.
 pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
-}
-
-/// Counts a call of another worker until it is dropped.
-struct TakenOver(WorkerRef);
-
-impl TakenOver {
-    fn count(worker: WorkerRef) -> Self {
-        worker.load().taken_over.fetch_add(1, Relaxed);
-        Self(worker)
-    }
-}
-
-impl Drop for TakenOver {
-    fn drop(&mut self) {
-        self.0.load().taken_over.fetch_sub(1, Relaxed);
-    }
 }
 
 /// A thread with a runtime, for work that must go on while all other threads are busy. It ends when this is dropped.

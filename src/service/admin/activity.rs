@@ -10,7 +10,7 @@ use mixer_adapter_config::source::unix_time;
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{CheckOutcome, Mixer, RequestLimit};
 use mixer_adapter_host::metrics::CallMetrics;
-use mixer_adapter_net::{Limit, tls};
+use mixer_adapter_net::tls;
 use tonic::Code;
 
 use super::{
@@ -59,8 +59,8 @@ impl Activity {
             totals.failures += failed;
             self.problems.observe(kind, Arc::default(), failed, 0);
         }
-        for limit in Limit::ALL {
-            self.problems.observe(Kind::Limit, limit.name().into(), admin.hits.get(limit), 0);
+        for (limit, hits) in admin.hits.counts() {
+            self.problems.observe(Kind::Limit, limit.into(), hits, 0);
         }
         self.observe_conditions(admin);
         self.problems.end();

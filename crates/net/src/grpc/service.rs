@@ -128,22 +128,8 @@ struct Shared<M> {
 }
 
 impl<M: Methods, F> UnaryService<M, F> {
-    /// Serves `methods`, and every other path by `fallback`.
-    pub fn new(methods: M, limits: CallLimits, fallback: F) -> Self {
-        Self::create(methods, None, limits, fallback)
-    }
-
-    /// Like [`new`](Self::new), for the clients and paths that `authorization` allows.
-    pub fn with_authorization(
-        methods: M,
-        authorization: Arc<Authorization>,
-        limits: CallLimits,
-        fallback: F,
-    ) -> Self {
-        Self::create(methods, Some(authorization), limits, fallback)
-    }
-
-    fn create(
+    /// Serves `methods`, and every other path by `fallback`, to the clients that `authorization` allows; `None` allows all.
+    pub fn new(
         methods: M,
         authorization: Option<Arc<Authorization>>,
         limits: CallLimits,
