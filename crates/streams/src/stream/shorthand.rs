@@ -85,153 +85,100 @@ impl fmt::Display for Shorthand {
     }
 }
 
-impl Summarize for DiscoveryRequest {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "DiscoveryRequest",
-            version: self.version_info.clone(),
-            names: self.resource_names.clone(),
-            nonce: self.response_nonce.clone(),
-            type_url: self.type_url.clone(),
-            error: self.error_detail.clone(),
-            node: self.node.as_ref().map(|node| node.id.clone()),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for DiscoveryResponse {
-    fn shorthand(&self) -> Shorthand {
-        let names = self.resources.iter().map(|any| match any.message_name() {
-            "istio.mcp.v1alpha1.Resource" => {
-                let wrapped: Result<Resource, _> = prost::Message::decode(any.value.clone());
-                wrapped.map(|resource| resource_name(&resource)).unwrap_or_default()
+/// Implements [`Summarize`] for messages by their fields of the summary.
+macro_rules! summarize {
+    ($($message:ident as $this:ident { $($field:ident: $value:expr,)* })*) => {$(
+        impl Summarize for $message {
+            fn shorthand(&self) -> Shorthand {
+                let $this = self;
+                Shorthand { message: stringify!($message), $($field: $value,)* ..Shorthand::default() }
             }
-            _ => body::named(any).unwrap_or_default(),
-        });
-        Shorthand {
-            message: "DiscoveryResponse",
-            version: self.version_info.clone(),
-            names: names.collect(),
-            nonce: self.nonce.clone(),
-            type_url: self.type_url.clone(),
-            ..Shorthand::default()
         }
+    )*};
+}
+
+summarize! {
+    DiscoveryRequest as request {
+        version: request.version_info.clone(),
+        names: request.resource_names.clone(),
+        nonce: request.response_nonce.clone(),
+        type_url: request.type_url.clone(),
+        error: request.error_detail.clone(),
+        node: request.node.as_ref().map(|node| node.id.clone()),
+    }
+    DiscoveryResponse as response {
+        version: response.version_info.clone(),
+        names: response.resources.iter().map(any_name).collect(),
+        nonce: response.nonce.clone(),
+        type_url: response.type_url.clone(),
+    }
+    DeltaDiscoveryRequest as request {
+        names: request.resource_names_subscribe.clone(),
+        removed: request.resource_names_unsubscribe.clone(),
+        nonce: request.response_nonce.clone(),
+        type_url: request.type_url.clone(),
+        error: request.error_detail.clone(),
+        node: request.node.as_ref().map(|node| node.id.clone()),
+        resumes: !request.initial_resource_versions.is_empty(),
+    }
+    DeltaDiscoveryResponse as response {
+        version: response.system_version_info.clone(),
+        names: response.resources.iter().map(|resource| resource.name.clone()).collect(),
+        removed: response.removed_resources.clone(),
+        nonce: response.nonce.clone(),
+        type_url: response.type_url.clone(),
+    }
+    RequestResources as request {
+        incremental: request.incremental,
+        nonce: request.response_nonce.clone(),
+        type_url: request.collection.clone(),
+        error: request.error_detail.clone(),
+        node: request.sink_node.as_ref().map(|node| node.id.clone()),
+        resumes: !request.initial_resource_versions.is_empty(),
+    }
+    Resources as response {
+        incremental: response.incremental,
+        version: response.system_version_info.clone(),
+        names: response.resources.iter().map(resource_name).collect(),
+        removed: response.removed_resources.clone(),
+        nonce: response.nonce.clone(),
+        type_url: response.collection.clone(),
+    }
+    MeshConfigRequest as request {
+        version: request.version_info.clone(),
+        nonce: request.response_nonce.clone(),
+        type_url: request.type_url.clone(),
+        error: request.error_detail.clone(),
+        node: request.sink_node.as_ref().map(|node| node.id.clone()),
+    }
+    MeshConfigResponse as response {
+        version: response.version_info.clone(),
+        names: response.resources.iter().map(resource_name).collect(),
+        nonce: response.nonce.clone(),
+        type_url: response.type_url.clone(),
+    }
+    IncrementalMeshConfigRequest as request {
+        nonce: request.response_nonce.clone(),
+        type_url: request.type_url.clone(),
+        error: request.error_detail.clone(),
+        node: request.sink_node.as_ref().map(|node| node.id.clone()),
+        resumes: !request.initial_resource_versions.is_empty(),
+    }
+    IncrementalMeshConfigResponse as response {
+        version: response.system_version_info.clone(),
+        names: response.resources.iter().map(resource_name).collect(),
+        removed: response.removed_resources.clone(),
+        nonce: response.nonce.clone(),
     }
 }
 
-impl Summarize for DeltaDiscoveryRequest {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "DeltaDiscoveryRequest",
-            names: self.resource_names_subscribe.clone(),
-            removed: self.resource_names_unsubscribe.clone(),
-            nonce: self.response_nonce.clone(),
-            type_url: self.type_url.clone(),
-            error: self.error_detail.clone(),
-            node: self.node.as_ref().map(|node| node.id.clone()),
-            resumes: !self.initial_resource_versions.is_empty(),
-            ..Shorthand::default()
-        }
+/// Returns the name of a resource of xDS, also in its wrapper of MCP.
+fn any_name(any: &proto::Any) -> String {
+    if any.message_name() != "istio.mcp.v1alpha1.Resource" {
+        return body::named(any).unwrap_or_default();
     }
-}
-
-impl Summarize for DeltaDiscoveryResponse {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "DeltaDiscoveryResponse",
-            version: self.system_version_info.clone(),
-            names: self.resources.iter().map(|resource| resource.name.clone()).collect(),
-            removed: self.removed_resources.clone(),
-            nonce: self.nonce.clone(),
-            type_url: self.type_url.clone(),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for RequestResources {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "RequestResources",
-            incremental: self.incremental,
-            nonce: self.response_nonce.clone(),
-            type_url: self.collection.clone(),
-            error: self.error_detail.clone(),
-            node: self.sink_node.as_ref().map(|node| node.id.clone()),
-            resumes: !self.initial_resource_versions.is_empty(),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for Resources {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "Resources",
-            incremental: self.incremental,
-            version: self.system_version_info.clone(),
-            names: self.resources.iter().map(resource_name).collect(),
-            removed: self.removed_resources.clone(),
-            nonce: self.nonce.clone(),
-            type_url: self.collection.clone(),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for MeshConfigRequest {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "MeshConfigRequest",
-            version: self.version_info.clone(),
-            nonce: self.response_nonce.clone(),
-            type_url: self.type_url.clone(),
-            error: self.error_detail.clone(),
-            node: self.sink_node.as_ref().map(|node| node.id.clone()),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for MeshConfigResponse {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "MeshConfigResponse",
-            version: self.version_info.clone(),
-            names: self.resources.iter().map(resource_name).collect(),
-            nonce: self.nonce.clone(),
-            type_url: self.type_url.clone(),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for IncrementalMeshConfigRequest {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "IncrementalMeshConfigRequest",
-            nonce: self.response_nonce.clone(),
-            type_url: self.type_url.clone(),
-            error: self.error_detail.clone(),
-            node: self.sink_node.as_ref().map(|node| node.id.clone()),
-            resumes: !self.initial_resource_versions.is_empty(),
-            ..Shorthand::default()
-        }
-    }
-}
-
-impl Summarize for IncrementalMeshConfigResponse {
-    fn shorthand(&self) -> Shorthand {
-        Shorthand {
-            message: "IncrementalMeshConfigResponse",
-            version: self.system_version_info.clone(),
-            names: self.resources.iter().map(resource_name).collect(),
-            removed: self.removed_resources.clone(),
-            nonce: self.nonce.clone(),
-            ..Shorthand::default()
-        }
-    }
+    let wrapped: Result<Resource, _> = prost::Message::decode(any.value.clone());
+    wrapped.map(|resource| resource_name(&resource)).unwrap_or_default()
 }
 
 fn resource_name(resource: &Resource) -> String {
