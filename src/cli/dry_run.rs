@@ -11,13 +11,13 @@ use super::{
 use mixer_adapter_config::{ConfigSet, Kind, Topic, ValidationError};
 use mixer_adapter_engine::{
     Mixer,
-    build::{BoxBackend, Connect, Connector, HandlerSpec, SnapshotBuilder, unreported},
+    build::{Connect, Connecting, Connector, HandlerSpec, SnapshotBuilder, unreported},
     remote,
     trace::{Step, Trace},
 };
 use mixer_adapter_host::{
     Host,
-    handler::{AdaptersBuilder, BoxFuture, Closing, TableLimits},
+    handler::{AdaptersBuilder, Closing, TableLimits},
 };
 
 /// Builds engines with the adapters of this program.
@@ -135,10 +135,7 @@ struct Connections {
 }
 
 impl Connect for Connections {
-    fn connect<'a>(
-        &'a self,
-        spec: &'a HandlerSpec,
-    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> Connecting<'a> {
         Box::pin(async move {
             if self.call {
                 return self.connector.connect(spec).await;

@@ -260,24 +260,21 @@ impl Serve {
                 let (status, mixer) = (controller.status(), mixer.clone());
                 readiness.warn(move || shadow_args::warnings(&mixer, &status.lock()));
                 let (reload, pushes) = (signals.reload.clone(), pushes.clone());
-                let sources = self.sources.dial(&arguments, extensions(&host), reload, pushes).await?;
-                background.spawn(controller.follow(sources));
+                let opened = self.sources.open(&arguments, extensions(&host), reload, pushes, None).await?;
+                background.spawn(controller.follow(opened.sources));
             }
+            let configuration = &self.configuration;
             let opened =
-                self.sources.open(&self.configuration, extensions(&host), reload, pushes, hits).await?;
-            let mcp = opened.as_ref().and_then(|opened| opened.listening);
-            let is_configured = opened.is_some() || sample.is_some();
-            match (opened, sample) {
-                (Some(OpenedSources { sources, .. }), _) => {
-                    let current = status.clone();
-                    readiness.warn(move || current.lock().warnings());
-                    readiness.require(move || status.lock().pending());
-                    background.spawn(controller.follow(sources));
-                }
-                (None, Some(sample)) => {
-                    use_sample(controller, sample, &self.configuration.default_config_namespace).await?;
-                }
-                (None, None) => {}
+                self.sources.open(configuration, extensions(&host), reload, pushes, Some(hits)).await?;
+            let OpenedSources { sources, listening: mcp } = opened;
+            let is_configured = !sources.is_empty() || sample.is_some();
+            if !sources.is_empty() {
+                let current = status.clone();
+                readiness.warn(move || current.lock().warnings());
+                readiness.require(move || status.lock().pending());
+                background.spawn(controller.follow(sources));
+            } else if let Some(sample) = sample {
+                use_sample(controller, sample, &configuration.default_config_namespace).await?;
             }
             // A closed stdout must not stop the server.
             let _ = super::print(&greeting(&host, &bound, mcp, is_configured)?);

@@ -138,40 +138,17 @@ impl SourceArgs {
         Ok(self.client.apply(settings))
     }
 
-    /// Opens the sources of the command line; `None` if there are none. `extensions` are sent to xDS servers, files are read again
-    /// when `reload` changes, and `memory` limits the pushes of servers. `hits` counts the limits of `--mcp-listen`.
+    /// Opens the sources of a configuration. `extensions` are sent to xDS servers, files are read again when `reload` changes, and
+    /// `memory` limits the pushes of servers. `hits` counts the limits of `--mcp-listen`; without it, no source listens.
     pub(super) async fn open(
         &self,
         configuration: &ConfigArgs,
         extensions: Vec<Extension>,
         reload: watch::Receiver<()>,
         memory: StreamMemory,
-        hits: Arc<LimitHits>,
-    ) -> anyhow::Result<Option<OpenedSources>> {
-        let listens = self.mcp_listen.as_ref().map(|listen| (listen, hits));
-        let opened = self.open_all(configuration, extensions, reload, memory, listens).await?;
-        Ok((!opened.sources.is_empty()).then_some(opened))
-    }
-
-    /// Opens the sources of a configuration to which this program connects.
-    pub(super) async fn dial(
-        &self,
-        configuration: &ConfigArgs,
-        extensions: Vec<Extension>,
-        reload: watch::Receiver<()>,
-        memory: StreamMemory,
-    ) -> anyhow::Result<Vec<MergedSource>> {
-        Ok(self.open_all(configuration, extensions, reload, memory, None).await?.sources)
-    }
-
-    async fn open_all(
-        &self,
-        configuration: &ConfigArgs,
-        extensions: Vec<Extension>,
-        reload: watch::Receiver<()>,
-        memory: StreamMemory,
-        listens: Option<(&Scoped<ListenUrl>, Arc<LimitHits>)>,
+        hits: Option<Arc<LimitHits>>,
     ) -> anyhow::Result<OpenedSources> {
+        let listens = self.mcp_listen.as_ref().zip(hits);
         let parts = &configuration.config;
         let dialed = parts.iter().map(|part| (part.url.to_string(), part.collections.as_ref()));
         let listened = listens.as_ref().map(|(listen, _)| listen);

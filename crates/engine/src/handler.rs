@@ -29,15 +29,13 @@ use mixer_adapter_host::{
     },
 };
 
+/// A call of a backend; its result is the encoded response.
+pub type Called<'a> = BoxFuture<'a, Result<Bytes, Status>>;
+
 /// The backend of a handler.
 pub trait HandlerBackend: Send + Sync {
     /// Sends a request of a template; returns the encoded response.
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>>;
+    fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a>;
 
     /// The configuration that is part of each request, an encoded `google.protobuf.Any`.
     fn adapter_config(&self) -> Option<Bytes> {
@@ -220,12 +218,7 @@ impl LocalBackend {
 }
 
 impl HandlerBackend for LocalBackend {
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+    fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a> {
         match self.host.adapters().method(template.method()) {
             Some(served) => {
                 let answer = served.call(request, self, caller.clone());
@@ -258,12 +251,7 @@ impl RemoteBackend {
 }
 
 impl HandlerBackend for RemoteBackend {
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+    fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a> {
         Box::pin(self.adapter.call_for(caller, template.path(), request))
     }
 
@@ -274,12 +262,7 @@ impl HandlerBackend for RemoteBackend {
 
 /// The backend of an adapter with a session, whose id is part of each call.
 impl HandlerBackend for Session {
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+    fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a> {
         match template.fields().adapter_config {
             Some(number) => Box::pin(Session::call(self, template.path(), number, request, caller)),
             None => Box::pin(std::future::ready(Err(Status::internal(format!(

@@ -24,7 +24,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 pub use handlers::{BackendSpec, HandlerSpec};
 pub use instances::known_templates;
-pub use open::{BoxBackend, Connect, Connector};
+pub use open::{BoxBackend, Connect, Connecting, Connector};
 pub use schemas::standard as standard_vocabulary;
 pub use unreported::unreported;
 pub use usage::unused;

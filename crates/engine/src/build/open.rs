@@ -25,13 +25,13 @@ use mixer_adapter_host::{
 /// The backend of an open handler.
 pub type BoxBackend = Box<dyn HandlerBackend>;
 
+/// A backend while it is opened; the faults are those of its resource.
+pub type Connecting<'a> = BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>>;
+
 /// Opens the backends of handlers.
 pub trait Connect: Send + Sync {
     /// Opens a backend. An out-of-process adapter that cannot be reached is not a fault; the handler retries.
-    fn connect<'a>(
-        &'a self,
-        spec: &'a HandlerSpec,
-    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>>;
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> Connecting<'a>;
 }
 
 /// Opens backends in this process and out of process.
@@ -46,10 +46,7 @@ pub struct Connector {
 }
 
 impl Connect for Connector {
-    fn connect<'a>(
-        &'a self,
-        spec: &'a HandlerSpec,
-    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> Connecting<'a> {
         let access = self.host.handlers().access(spec.origin());
         let remote = remote::Options { access, ..self.remote.clone() };
         Box::pin(async move {

@@ -3,20 +3,16 @@
 use bytes::Bytes;
 use tonic::Status;
 
-use super::{BackendSpec, BoxBackend, Connect, HandlerSpec};
-use crate::handler::HandlerBackend;
-use mixer_adapter_config::ValidationError;
+use super::{BackendSpec, BoxBackend, Connect, Connecting, HandlerSpec};
+use crate::handler::{Called, HandlerBackend};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
-use mixer_adapter_host::handler::{BoxFuture, Caller};
+use mixer_adapter_host::handler::Caller;
 
 /// Opens backends whose reports are not delivered. Handlers of this process that only report are not opened.
 pub(super) struct Unreported<'c>(pub(super) &'c dyn Connect);
 
 impl Connect for Unreported<'_> {
-    fn connect<'a>(
-        &'a self,
-        spec: &'a HandlerSpec,
-    ) -> BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>> {
+    fn connect<'a>(&'a self, spec: &'a HandlerSpec) -> Connecting<'a> {
         Box::pin(async move {
             let is_opened =
                 matches!(spec.backend, BackendSpec::Remote { .. }) || spec.is_local_with_answers();
@@ -34,12 +30,7 @@ pub fn unreported(opened: Option<BoxBackend>) -> BoxBackend {
 struct UnreportedBackend(Option<BoxBackend>);
 
 impl HandlerBackend for UnreportedBackend {
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
+    fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a> {
         match &self.0 {
             Some(opened) => opened.call(template, request, caller),
             None => Box::pin(std::future::ready(Err(Status::unavailable("not called")))),
