@@ -32,7 +32,6 @@ pub struct RemoteAdapter {
     security: Option<Arc<Security>>,
     origin: Origin,
     timeout: Option<Duration>,
-    max_response_size: usize,
     exported_span: Option<ExportedSpan>,
     /// A header of calls without a token of their own.
     token: Option<(HeaderName, HeaderValue)>,
@@ -45,25 +44,6 @@ impl RemoteAdapter {
     /// Creates a client for a handler's connection, whose files are read here. Connections run on `runtime`. Errors name
     /// fields, such as `connection.address`.
     pub fn new(connection: &Connection, options: &Options, runtime: &Handle) -> Result<Self, ConfigErrors> {
-        Self::build(connection, options, runtime, false)
-    }
-
-    /// Like [`Self::new`] with a single connection, even for a `dns:///` address: a session exists only in the replica that
-    /// created it.
-    pub(super) fn sticky(
-        connection: &Connection,
-        options: &Options,
-        runtime: &Handle,
-    ) -> Result<Self, ConfigErrors> {
-        Self::build(connection, options, runtime, true)
-    }
-
-    fn build(
-        connection: &Connection,
-        options: &Options,
-        runtime: &Handle,
-        sticky: bool,
-    ) -> Result<Self, ConfigErrors> {
         let settings = Settings::read(connection)?;
         settings.check_access(&options.access)?;
         let Settings { address, timeout, security } = settings;
@@ -82,14 +62,18 @@ impl RemoteAdapter {
             .map_err(|error| ConfigErrors::single("connection.address", format!("{authority:?}: {error}")))?;
         let dialer = Dialer { address, options: options.clone(), security: security.clone() };
         Ok(Self {
-            balancer: Balancer::new(dialer, runtime.clone(), sticky),
+            balancer: Balancer::new(dialer, runtime.clone()),
             security,
             origin: Origin { scheme, authority },
             timeout,
-            max_response_size: options.max_response_size,
             exported_span: options.exported_span,
             token: options.token.clone(),
         })
+    }
+
+    /// Uses a single connection, even for a `dns:///` address: a session exists only in the replica that created it.
+    pub(super) fn sticky(self) -> Self {
+        Self { balancer: self.balancer.sticky(), ..self }
     }
 
     /// Calls a method such as `/listentry.HandleListEntryService/HandleListEntry` with an encoded request and returns the
@@ -192,7 +176,7 @@ impl RemoteAdapter {
             }
             let request = exchange::request(&self.origin, path, frame.clone(), timeout, token, trace)?;
             match sender.send(request).await {
-                Ok(response) => return exchange::answer(response, self.max_response_size).await,
+                Ok(response) => return exchange::answer(response).await,
                 Err(ExchangeError::Unprocessed(_)) if retries < MAX_RETRIES => retries += 1,
                 Err(ExchangeError::Unprocessed(status) | ExchangeError::Lost(status)) => return Err(status),
             }

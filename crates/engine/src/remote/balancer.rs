@@ -77,14 +77,12 @@ fn up(link: &Link) -> Option<&Sender> {
 }
 
 impl Balancer {
-    /// Creates the connections of a handler. `sticky` makes one only, even if the address asks for one to each address of the name.
-    pub(super) fn new(dialer: Dialer, runtime: Handle, sticky: bool) -> Self {
+    /// Creates the connections of a handler, one to each address of the name if the address asks for that.
+    pub(super) fn new(dialer: Dialer, runtime: Handle) -> Self {
         let retired = CancellationToken::new();
         Self {
             spread: match &dialer.address {
-                Address::Host(host) if host.spread && host.literal().is_none() && !sticky => {
-                    Some(host.clone())
-                }
+                Address::Host(host) if host.spread && host.literal().is_none() => Some(host.clone()),
                 _ => None,
             },
             dialer: Arc::new(dialer),
@@ -95,6 +93,11 @@ impl Balancer {
             _retire: retired.clone().drop_guard(),
             retired,
         }
+    }
+
+    /// Makes one connection only.
+    pub(super) fn sticky(self) -> Self {
+        Self { spread: None, ..self }
     }
 
     /// Returns a connection; waits while the first one is being made.

@@ -153,14 +153,17 @@ fn broken(error: &hyper::Error) -> Status {
     Status::new(code, format!("the {what} was broken off: {why}"))
 }
 
+/// Maximum size of a response in bytes; a larger one is RESOURCE_EXHAUSTED.
+const MAX_RESPONSE: usize = 4 << 20;
+
 /// Reads the message of an answer that ends in OK; any other answer is the error.
-pub(super) async fn answer(response: Response<Incoming>, at_most: usize) -> Result<Bytes, Status> {
+pub(super) async fn answer(response: Response<Incoming>) -> Result<Bytes, Status> {
     let (head, mut body) = response.into_parts();
     if let Some(status) = status(&head.headers) {
         return Err(unless_ok(status).unwrap_or_else(|| unreadable(FrameError::Missing)));
     }
     check_head(head.status, &head.headers)?;
-    let mut message = UnaryMessage::new(at_most);
+    let mut message = UnaryMessage::new(MAX_RESPONSE);
     let mut trailers = None;
     while let Some(frame) = body.frame().await {
         match frame.map_err(|error| broken(&error))?.into_data() {

@@ -23,8 +23,6 @@ settings! {
         keepalive: Option<Duration> = Some(Duration::from_secs(30)),
         /// Timeout of a ping.
         keepalive_timeout: Duration = Duration::from_secs(10),
-        /// Maximum size of a response in bytes; a larger one is RESOURCE_EXHAUSTED.
-        max_response_size: usize = 4 << 20,
         /// Interval at which a `dns:///` name is resolved again. It is also resolved when a connection ends.
         resolve_interval: Duration = Duration::from_secs(30),
         /// Resolves names to addresses.

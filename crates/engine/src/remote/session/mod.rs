@@ -64,7 +64,7 @@ impl Session {
         options: &Options,
         closing: &Closing,
     ) -> Result<Self, OpenError> {
-        let remote = RemoteAdapter::sticky(connection, options, closing.runtime())?;
+        let remote = RemoteAdapter::new(connection, options, closing.runtime())?.sticky();
         let setup = Setup::new(remote, new, options);
         let state = match setup.establish().await {
             Ok(id) => State::open(id),

@@ -27,6 +27,9 @@ const LONGEST_REQUEST: usize = 1 << 20;
 /// The longest nonce and the longest version of a push in bytes: both are held until it is answered.
 const MAX_NONCE: usize = 4 << 10;
 
+/// The interval at which one unsupported collection is requested again.
+const RETRY_UNSUPPORTED: Duration = Duration::from_secs(600);
+
 /// An action for the driver of a [`SinkMachine`].
 #[derive(Debug)]
 pub enum Output {
@@ -319,7 +322,7 @@ impl SinkMachine {
     /// Returns the time when the next unsupported collection is requested again.
     fn next_probe(&self) -> Option<Instant> {
         let skipped = self.collections.values().any(|collection| collection.unsupported.is_some());
-        self.probed.filter(|_| skipped).map(|probed| probed + self.options.retry_unsupported)
+        self.probed.filter(|_| skipped).map(|probed| probed + RETRY_UNSUPPORTED)
     }
 
     /// Requests everything again when it is due. Increments are still based on the held state.

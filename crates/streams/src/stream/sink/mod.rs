@@ -68,11 +68,6 @@ settings! {
         /// The rate of requests on one stream. Galley reads 100 at once and then one a second; further ones wait there, and
         /// none is lost.
         requests: Rate = Rate { burst: 100, every: Duration::from_millis(100) },
-        /// The rate of answers to repeated pushes, per collection and stream: equal to the held state, or refused like the
-        /// previous push. It slows down a source that repeats a push.
-        idle_replies: Rate = Rate { burst: 10, every: Duration::from_secs(5) },
-        /// The interval at which one unsupported collection is requested again.
-        retry_unsupported: Duration = Duration::from_secs(600),
         /// The interval at which everything is requested again. Only for sources that do not push every change: MCP sources
         /// take a request for the answer to an unanswered push.
         resync: Option<Duration> = None,

@@ -16,12 +16,15 @@ pub type StreamId = u64;
 /// The number of pushes of one stream that may wait for their answers.
 const UNANSWERED: usize = 128;
 
+/// The rate of answers to repeated pushes, per collection and stream: equal to the held state, or refused like the previous push. It
+/// slows down a source that repeats a push.
+const IDLE_REPLIES: Rate = Rate { burst: 10, every: Duration::from_secs(5) };
+
 /// The state of one stream, and the requests that are still to be sent on it. It ends with the stream, and its nonces
 /// with it.
 #[derive(Debug)]
 pub(super) struct Stream {
     requests: Bucket,
-    idle_rate: Rate,
     idle: BTreeMap<String, Bucket>,
     /// The pushes whose answers were not sent, in the order of arrival.
     answers: VecDeque<Answer>,
@@ -64,7 +67,6 @@ impl Stream {
     pub(super) fn new(options: &SinkOptions, now: Instant) -> Self {
         Self {
             requests: Bucket::new(options.requests),
-            idle_rate: options.idle_replies,
             idle: BTreeMap::new(),
             answers: VecDeque::new(),
             unsent: Vec::new(),
@@ -121,8 +123,7 @@ impl Stream {
             now
         } else {
             delayed.unwrap_or_else(|| {
-                let rate = self.idle_rate;
-                self.idle.entry(collection.to_owned()).or_insert_with(|| Bucket::new(rate)).take(now)
+                self.idle.entry(collection.to_owned()).or_insert_with(|| Bucket::new(IDLE_REPLIES)).take(now)
             })
         };
         answer.ready = Some((at, request));
