@@ -17,6 +17,7 @@ use mixer_adapter_net::grpc::{self, CallLimits, Methods, Reply, UnaryService};
 pub type GrpcService = UnaryService<HostMethods, Routes>;
 
 /// The unary methods of a host: templates, and other methods by path.
+#[derive(Clone)]
 pub struct HostMethods {
     pub(super) host: Arc<Host>,
     pub(super) rpcs: HashMap<&'static str, Rpc>,

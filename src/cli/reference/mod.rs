@@ -183,7 +183,7 @@ fn names_of(catalogue: &Catalogue<'_>, topic: Topic) -> Vec<(String, String)> {
 }
 
 fn unknown(topic: &str) -> UsageError {
-    let help = suggestion(topic, &Topic::ALL.map(Topic::name));
+    let help = suggestion(topic, &Topic::NAMES);
     usage!("no topic has `{topic}`, which is not a topic either; {help}")
 }
 

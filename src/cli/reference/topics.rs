@@ -35,15 +35,12 @@ impl Topic {
     pub(super) const ALL: [Self; 5] =
         [Self::Attributes, Self::Functions, Self::Templates, Self::Adapters, Self::Kinds];
 
+    /// The names on the command line, in the order of [`ALL`](Self::ALL).
+    pub(super) const NAMES: [&str; 5] = ["attributes", "functions", "templates", "adapters", "kinds"];
+
     /// The name on the command line.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Attributes => "attributes",
-            Self::Functions => "functions",
-            Self::Templates => "templates",
-            Self::Adapters => "adapters",
-            Self::Kinds => "kinds",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// Returns the name of a single item.

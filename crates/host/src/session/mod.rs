@@ -23,36 +23,32 @@ pub(crate) use shared::SharedSessions;
 pub use store::MemoryStore;
 
 use crate::handler::{BoxFuture, Caller, Handler};
-use mixer_adapter_core::framework::setters;
+use mixer_adapter_core::framework::settings;
 
-/// Options of sessions.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SessionOptions {
-    /// The key of session ids.
-    pub key: SessionKey,
-    /// The sessions that calls without id and configuration can find.
-    pub lookup: SessionLookup,
-    /// Limits on all sessions.
-    pub limits: SessionLimits,
+settings! {
+    /// Options of sessions.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    pub struct SessionOptions {
+        /// The key of session ids.
+        key: SessionKey = SessionKey::random(),
+        /// The sessions that calls without id and configuration can find.
+        lookup: SessionLookup = SessionLookup::Own,
+        /// Limits on all sessions.
+        limits: SessionLimits = SessionLimits::default(),
+    }
 }
 
-/// Limits on all sessions of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionLimits {
-    /// The maximum number of sessions.
-    pub sessions: usize,
-    /// The maximum memory of their handlers, announced instances and claims in bytes, as estimated from their configurations
-    /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
-    pub bytes: usize,
-}
-
-setters!(SessionLimits { sessions: usize, bytes: usize });
-
-impl Default for SessionLimits {
-    fn default() -> Self {
-        Self { sessions: 100_000, bytes: 64 << 20 }
+settings! {
+    /// Limits on all sessions of a process.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct SessionLimits {
+        /// The maximum number of sessions.
+        sessions: usize = 100_000,
+        /// The maximum memory of their handlers, announced instances and claims in bytes, as estimated from their configurations
+        /// ([`Adapter::BYTES_PER_CONFIG_BYTE`](mixer_adapter_core::Adapter::BYTES_PER_CONFIG_BYTE)).
+        bytes: usize = 64 << 20,
     }
 }
 
@@ -65,15 +61,6 @@ pub enum SessionLimitError {
     /// [`SessionLimits::bytes`].
     Bytes,
 }
-
-impl Default for SessionOptions {
-    /// A random key; calls find only sessions of their connection.
-    fn default() -> Self {
-        Self { key: SessionKey::random(), lookup: SessionLookup::Own, limits: SessionLimits::default() }
-    }
-}
-
-setters!(SessionOptions { key: SessionKey, lookup: SessionLookup, limits: SessionLimits });
 
 /// The sessions that a call with neither a session id nor a configuration can find by its instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

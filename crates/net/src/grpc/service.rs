@@ -111,6 +111,7 @@ const LARGE_MESSAGE: usize = 32 << 10;
 const MAX_STREAMED_MESSAGE: usize = 4 << 20;
 
 /// A tower service that answers [`Methods`] itself and passes every other request to a fallback, such as tonic's router.
+#[derive(Clone)]
 pub struct UnaryService<M, F> {
     methods: Arc<Shared<M>>,
     fallback: StreamService<F>,
@@ -175,19 +176,6 @@ impl<M: Methods, F> UnaryService<M, F> {
     #[must_use]
     pub fn with_guard(self, guard: impl Send + Sync + 'static) -> Self {
         Self { guard: Some(Arc::new(guard)), ..self }
-    }
-}
-
-impl<M, F: Clone> Clone for UnaryService<M, F> {
-    fn clone(&self) -> Self {
-        Self {
-            methods: self.methods.clone(),
-            fallback: self.fallback.clone(),
-            connection: self.connection.clone(),
-            remote: self.remote,
-            peer: self.peer.clone(),
-            guard: self.guard.clone(),
-        }
     }
 }
 
