@@ -49,7 +49,7 @@ const ROUND: Duration = Duration::from_millis(100);
 const FIRST_ROUNDS: usize = 3;
 
 /// The number of rounds in a row that show a leak: tests of the process that are not suites use memory, too.
-const AGREEING_ROUNDS: usize = 4;
+const AGREEING_ROUNDS: usize = 5;
 
 const MAX_ROUNDS: usize = 8;
 
