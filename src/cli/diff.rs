@@ -259,7 +259,7 @@ impl Answer {
         }
     }
 
-    /// Returns the rules that explain a change: rules that deny or, if both answers allow, rules that apply to only one of them.
+    /// Returns the rules that explain a change: rules that deny or, if both answers allow, rules that apply to only one answer.
     fn responsible<'a>(before: &'a Self, after: &'a Self) -> Vec<&'a str> {
         let only_of = |one: &'a Self, other: &Self| {
             one.rules.iter().filter(|(rule, _)| !other.rules.contains_key(*rule)).collect::<Vec<_>>()

@@ -274,7 +274,7 @@ struct Peer<'a> {
 /// Headers and trailers of responses that access logs need for attributes of every configuration.
 const RESPONSE_TRAILERS: [&str; 2] = ["grpc-status", "grpc-message"];
 
-/// The headers that are logged: `always`, and those that reports read.
+/// The logged headers: `always`, and the headers that reports read.
 fn headers<'a>(always: &[&'a str], read: &'a BTreeSet<String>) -> Vec<&'a str> {
     let read = read.iter().map(String::as_str).filter(|name| !always.contains(name));
     always.iter().copied().chain(read).collect()

@@ -61,7 +61,7 @@ impl RpcClient {
         let answer = self.server.call(method, request, deadline).await;
         let Err(status) = &answer else { return answer };
         let hint = match status.code() {
-            // A server refuses what is not TLS, and a client without a certificate, after the connection was made.
+            // A TLS server refuses plaintext, or a client without a certificate, only after the connection was made.
             Code::Unavailable => self.security.hint(&self.address, status.message()).await,
             Code::Unauthenticated => Some(AUTHENTICATE.to_owned()),
             _ => None,

@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-/// The metrics of a process, and those of its handlers if it has adapters.
+/// The metrics of a process, and its host if it has adapters, for the metrics of the handlers.
 pub(super) type MetricsPage = (Registry, Option<Arc<Host>>);
 
 /// The metrics, in the format that the client accepts. One request is answered at a time, on a thread that may block: files of the

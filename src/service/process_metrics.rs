@@ -109,7 +109,7 @@ impl ProcessUse {
     }
 }
 
-/// Returns a field of `/proc/self/stat`, of which `fields` has those from the third one on.
+/// Returns a field of `/proc/self/stat`; `fields` starts at the third field.
 fn number(fields: &[&str], field: usize) -> Option<u64> {
     fields.get(field - 3)?.parse().ok()
 }

@@ -145,17 +145,18 @@ fn metadata(context: Json) -> Option<Struct> {
 
 /// Converts a value with at most `depth` levels of nested values.
 fn value(json: Json, depth: usize) -> Option<Value> {
-    let inner = |json| value(json, depth.checked_sub(1)?);
+    let below = depth.checked_sub(1);
     let kind = match json {
         Json::Null => Kind::NullValue(NullValue::NullValue.into()),
         Json::Bool(truth) => Kind::BoolValue(truth),
         Json::Number(number) => Kind::NumberValue(number.as_f64()?),
         Json::String(text) => Kind::StringValue(text),
         Json::Array(items) => {
-            Kind::ListValue(ListValue { values: items.into_iter().map(inner).collect::<Option<_>>()? })
+            let values = items.into_iter().map(|json| value(json, below?));
+            Kind::ListValue(ListValue { values: values.collect::<Option<_>>()? })
         }
         Json::Object(fields) => {
-            let fields = fields.into_iter().map(|(name, json)| Some((name, inner(json)?)));
+            let fields = fields.into_iter().map(|(name, json)| Some((name, value(json, below?)?)));
             Kind::StructValue(Struct { fields: fields.collect::<Option<_>>()? })
         }
     };

@@ -52,7 +52,7 @@ pub(super) struct ServiceUrl {
     path: String,
 }
 
-/// A URL that cannot be that of a service.
+/// The URL is not valid for a service.
 #[derive(Debug, thiserror::Error)]
 enum UrlError {
     #[error("must not have a query")]

@@ -163,7 +163,7 @@ struct HeaderValueOption {
     /// `google.protobuf.BoolValue`
     #[prost(message, optional, tag = "2")]
     append: Option<bool>,
-    /// `HeaderAppendAction`, of which 0 is to append, or no action.
+    /// `HeaderAppendAction`. The default, 0, means to append.
     #[prost(int32, tag = "3")]
     append_action: i32,
 }
@@ -171,7 +171,7 @@ struct HeaderValueOption {
 impl HeaderValueOption {
     fn into_operation(self, appends_by_default: bool) -> Option<HeaderOperation> {
         let (name, value) = self.header?.into_text();
-        // Actions that depend on the client's header replace it: its value must not pass for one of the service.
+        // Actions that depend on the client's header replace it: its value must not look like the service's.
         let appends = self.append.unwrap_or(appends_by_default && self.append_action == 0);
         Some(if appends {
             HeaderOperation::append(name, value)
@@ -219,10 +219,19 @@ impl OkHttpResponse {
 /// Makes the call of a question.
 pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest {
     let Question { user, method, path, host, mut headers, body, extensions, depth } = question;
-    let mut take = |property: &str| headers.remove(property).unwrap_or_default();
-    let source = Peer::new(take(":source.ip"), &take(":source.port"), user);
-    let destination = Peer::new(take(":destination.ip"), &take(":destination.port"), String::new());
-    let [id, scheme, query, protocol] = [":id", ":scheme", ":query", ":protocol"].map(take);
+    let [source_ip, source_port, destination_ip, destination_port, id, scheme, query, protocol] = [
+        ":source.ip",
+        ":source.port",
+        ":destination.ip",
+        ":destination.port",
+        ":id",
+        ":scheme",
+        ":query",
+        ":protocol",
+    ]
+    .map(|property| headers.remove(property).unwrap_or_default());
+    let source = Peer::new(source_ip, &source_port, user);
+    let destination = Peer::new(destination_ip, &destination_port, String::new());
     let size = i64::try_from(body.len()).unwrap_or(i64::MAX);
     let http_attributes =
         HttpAttributes { id, method, headers, path, host, scheme, query, size, protocol, body };

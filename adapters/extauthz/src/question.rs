@@ -1,4 +1,4 @@
-//! What the service is asked.
+//! The question to the service.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl Question {
 ///
 /// Fails if the call comes from a service that was asked by too many servers.
 pub(super) fn next_depth(call: &Call<InstanceMsg>) -> Result<u32, AskError> {
-    // Services of HTTP pass the depth on in the headers of a request, of which it is an attribute.
+    // HTTP services pass the depth on as a header; it arrives here as a property of the action.
     let properties = call.action.iter().flat_map(|action| &action.properties);
     let named = properties.filter(|(name, _)| name.eq_ignore_ascii_case(DEPTH.as_str()));
     let given = named.filter_map(|(_, value)| text(value));

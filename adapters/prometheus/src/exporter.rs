@@ -151,7 +151,7 @@ fn warn_of_changes<'d>(families: &Families, definitions: impl Iterator<Item = &'
 /// The number of changed metrics of a handler that are logged.
 const MAX_WARNINGS: usize = 10;
 
-/// Returns the metrics of the page. Among metrics of the same name, those of open handlers come first, then the last requested one.
+/// Returns the metrics of the page. Among metrics of the same name, open handlers come first, then the last requested one.
 fn contents(families: &Families, now: Instant) -> Contents {
     families.sweep(now);
     let mut by_name: BTreeMap<String, Vec<Entry<Family>>> = BTreeMap::new();

@@ -15,7 +15,7 @@ use super::{
     share::{Divided, Report, Shares},
 };
 
-/// Decides about requests that Redis did not.
+/// Decides about requests without Redis.
 #[derive(Debug)]
 pub(super) struct Fallback {
     on_error: OnError,
@@ -38,7 +38,7 @@ pub(super) struct Undecided<'r> {
 }
 
 impl Fallback {
-    /// Creates the decisions of a handler. Ids of reports count from `first_id`, and must differ from those of all other handlers.
+    /// Creates the decisions of a handler. Ids of reports count from `first_id`; no other handler may use them.
     pub(super) fn new(on_error: OnError, metrics: &Metrics, first_id: u64) -> Self {
         Self {
             on_error,
@@ -57,7 +57,7 @@ impl Fallback {
         self.on_error == OnError::Local && limit.valid.is_some()
     }
 
-    /// Notes what Redis granted to this server or took back, which is part of its share.
+    /// Notes the amount that Redis granted to this server, or took back. It counts against the share.
     pub(super) fn note_granted(&self, undecided: Undecided<'_>, granted: i64) {
         let Undecided { request, leased, limit, now, .. } = undecided;
         if self.has_shares(limit) {
@@ -66,7 +66,7 @@ impl Fallback {
         }
     }
 
-    /// Notes what all servers use, of which an equal part is not left of the share of this one.
+    /// Notes the amount that all servers use. An equal part of it counts against the share of this server.
     pub(super) fn note_used(&self, undecided: Undecided<'_>, used: i64) {
         if self.has_shares(undecided.limit) {
             self.shares.lock().note_used(undecided.leased, used, undecided.now);
@@ -80,7 +80,7 @@ impl Fallback {
             || divided.is_some_and(|divided| self.shares.lock().has_left(leased, amount, divided, now))
     }
 
-    /// Decides about a request. `divided` is what the share depends on, if it is known; `repeated` has the last answers.
+    /// Decides about a request. Without `divided` the share is unknown; `repeated` has the last answers.
     pub(super) fn decide(
         &self,
         undecided: Undecided<'_>,
@@ -129,7 +129,7 @@ impl Fallback {
         })
     }
 
-    /// Returns what Redis has to count of a counter, until it is [`reported`](Self::reported).
+    /// Returns the next report of a counter to Redis, the same one until it is [`reported`](Self::reported).
     pub(super) fn next_report(&self, counter: SharedFingerprint, now: Duration) -> Option<Report> {
         self.shares.lock().next_report(counter, now)
     }
@@ -139,7 +139,7 @@ impl Fallback {
         self.shares.lock().reported(counter, report);
     }
 
-    /// Returns the counters with something to report, and removes those that are not used any more.
+    /// Returns the counters with amounts to report, and removes unused counters.
     pub(super) fn sweep(&self, now: Duration) -> Vec<Leased> {
         self.shares.lock().sweep(now)
     }

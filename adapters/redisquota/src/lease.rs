@@ -35,12 +35,12 @@ pub(super) struct Return {
     pub(super) used: i64,
 }
 
-/// What a trip to the store does besides its own amount.
+/// The leases that a trip to the store returns and takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trip {
     /// The leases that end.
     pub(super) returned: Vec<Return>,
-    /// The amount of the next lease, of which the store can give a part, and its id.
+    /// The requested amount of the next lease, and its id. The store may give a smaller one.
     pub(super) wanted: i64,
     pub(super) id: u64,
 }
@@ -145,7 +145,7 @@ impl Lease {
 }
 
 impl Leases {
-    /// Creates a server without leases. Ids count from `first_id`, and must differ from those of all other handlers.
+    /// Creates a server without leases. Ids count from `first_id`; no other handler may use them.
     pub(super) fn new(first_id: u64) -> Self {
         Self { counters: HashMap::new(), last_id: first_id }
     }
@@ -179,7 +179,7 @@ impl Leases {
             return Step::Grant(lease.grant(now));
         }
         let last = counter.lease.take();
-        // A lease that was used up doubles the next one. Otherwise the next one is what was used in its life, and as much again.
+        // If the lease was used up, the next one is twice its size. If it expired, the next one is twice the amount used.
         counter.size = match &last {
             Some(lease) if lease.is_over(now) => lease.used.saturating_mul(2),
             _ => counter.size.saturating_mul(2),
@@ -211,7 +211,7 @@ impl Leases {
         let counter = self.counters.get_mut(&counter).filter(|counter| counter.taking == Some(id));
         let Some(counter) = counter else { return };
         counter.taking = None;
-        // What the store could not give is not asked for again.
+        // The next lease starts from the given amount, not from the requested one.
         counter.size = given.amount;
         counter.lease = (given.amount > 0).then_some(Lease { id, given, begin, used: 0 });
     }
@@ -234,7 +234,7 @@ impl Leases {
     }
 
     /// Ends the leases that are over, or that nothing has been requested of since the last sweep, and removes counters without any.
-    /// Returns what the store does not know yet.
+    /// Returns the ends of leases that the store does not know yet.
     pub(super) fn sweep(&mut self, now: Duration) -> Vec<(Leased, Vec<Return>)> {
         let mut returns = Vec::new();
         self.counters.retain(|_, counter| {

@@ -53,12 +53,12 @@ mod config {
 pub use config::{Params, params};
 pub use settings::RedisQuotaSettings;
 
-/// How long a handler waits for Redis when it is opened. It serves calls without.
+/// Time in which opening a handler waits for Redis. Without a connection the handler serves calls, too.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often leases that are over or idle are returned, and what was granted without Redis is reported.
+/// Interval of returning expired and idle leases, and of reporting grants that were made without Redis.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How long a handler that closes returns leases and reports what it granted without Redis.
+/// Time in which a closing handler returns leases and reports grants that were made without Redis.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The handler: its limits, and the counters in Redis.
@@ -89,12 +89,16 @@ struct Counts {
 impl Counts {
     fn new(metrics: &Metrics) -> Self {
         let buckets = exponential_buckets(0.000_1, 2.0, 14);
-        let by_quota = |name, help| metrics.counter(name, help, ["quota"]);
         Self {
-            from_leases: by_quota("grants_from_leases", "Requests that were granted without a trip to Redis"),
-            early_refusals: by_quota(
+            from_leases: metrics.counter(
+                "grants_from_leases",
+                "Requests that were granted without a trip to Redis",
+                ["quota"],
+            ),
+            early_refusals: metrics.counter(
                 "early_refusals",
                 "Requests that were refused because of leases of other servers",
+                ["quota"],
             ),
             trip_seconds: metrics.histogram(
                 "trip_seconds",
@@ -128,7 +132,7 @@ impl LeaseGauges {
         }
     }
 
-    /// Shows the leases of a quota. Of one without leases, what Redis had left last stays.
+    /// Shows the leases of a quota. Without leases, the last remaining amount in Redis stays.
     fn show(&self, quota: &str, held: Held) {
         self.left.with([quota]).set(held.left);
         self.used.with([quota]).set(held.used);
@@ -246,60 +250,89 @@ impl RedisQuota {
                 },
             }
         }
-        // Dropped with the call when its deadline passes.
-        let mut taking = leases.filter(|_| call.trip.wanted > 0).map(|leases| Taking {
-            leases,
-            counter,
-            id: call.trip.id,
-            was_sent: true,
-        });
-        let without_redis = || {
-            let divided = self.divided(leases, counter);
-            known.unwrap_or_else(|| self.fallback.decide(undecided, divided, &self.repeated))
-        };
-        // Until all servers have reported what they granted, shares bound what Redis grants, too.
         let was_away = self.store.client.was_away();
-        if was_away && call.amount > 0 && !call.past_limit {
-            // A lease is at most a hundredth of the limit.
-            let most = call.amount.saturating_add(call.trip.wanted.min(limit.max / 100));
-            if !self.fallback.has_left(undecided, most, self.divided(leases, counter)) {
-                if let Some(taking) = &mut taking {
-                    taking.was_sent = false;
-                }
-                return Ok(without_redis());
-            }
-        }
-        let begin = Instant::now();
-        let counted = self.count(&call, undecided, wait).await;
-        if counted.is_ok() {
-            self.counts.trip_seconds.with([&instance.name]).observe(begin.elapsed().as_secs_f64());
-        }
-        if let Some(taking) = &mut taking {
-            match &counted {
-                Ok(counted) => {
-                    taking.leases.lock().taken(counter, &call.trip, given_lease(counted, &call), now);
-                }
-                Err(error) => taking.was_sent = !matches!(error, ClientError::Away),
-            }
-        }
-        drop(taking);
-        let counted = match counted {
-            Ok(counted) => counted,
-            Err(error) => {
-                tracing::debug!(%error, quota = instance.name, "a quota is decided without Redis");
-                return Ok(without_redis());
-            }
+        let Some(counted) = self.trip(&call, undecided, leases, was_away, wait).await else {
+            let divided = self.divided(leases, counter);
+            return Ok(known.unwrap_or_else(|| self.fallback.decide(undecided, divided, &self.repeated)));
         };
         let grant = grant(counted, request, limit);
         if let Some(known) = known {
             return Ok(grant.limit().map_or(known, |state| known.with_limit(state)));
         }
+        self.note_counted(&counted, undecided, was_away);
+        if leases.is_some() {
+            self.repeated.store(&instance.name, request, grant, now);
+        }
+        Ok(grant)
+    }
+
+    /// Has Redis count a call, and stores the lease that it gives. Returns `None` if the call is to be decided without Redis.
+    async fn trip(
+        &self,
+        call: &CounterCall,
+        undecided: Undecided<'_>,
+        leases: Option<&Arc<Mutex<Leases>>>,
+        was_away: bool,
+        wait: Duration,
+    ) -> Option<Counted> {
+        let Undecided { instance, now, .. } = undecided;
+        // Dropped with the call when its deadline passes.
+        let mut taking = leases.filter(|_| call.trip.wanted > 0).map(|leases| Taking {
+            leases,
+            counter: call.counter,
+            id: call.trip.id,
+            was_sent: true,
+        });
+        if was_away && self.exceeds_share(call, undecided, leases) {
+            if let Some(taking) = &mut taking {
+                taking.was_sent = false;
+            }
+            return None;
+        }
+        let begin = Instant::now();
+        let counted = self.count(call, undecided, wait).await;
+        if counted.is_ok() {
+            self.counts.trip_seconds.with([instance]).observe(begin.elapsed().as_secs_f64());
+        }
+        if let Some(taking) = &mut taking {
+            match &counted {
+                Ok(counted) => {
+                    taking.leases.lock().taken(call.counter, &call.trip, given_lease(counted, call), now);
+                }
+                Err(error) => taking.was_sent = !matches!(error, ClientError::Away),
+            }
+        }
+        if let Err(error) = &counted {
+            tracing::debug!(%error, quota = instance, "a quota is decided without Redis");
+        }
+        counted.ok()
+    }
+
+    /// Returns whether a call requests more than the share of this server. After Redis was away, shares bound its grants, too, until
+    /// all servers have reported.
+    fn exceeds_share(
+        &self,
+        call: &CounterCall,
+        undecided: Undecided<'_>,
+        leases: Option<&Arc<Mutex<Leases>>>,
+    ) -> bool {
+        if call.amount <= 0 || call.past_limit {
+            return false;
+        }
+        // A lease is at most a hundredth of the limit.
+        let most = call.amount.saturating_add(call.trip.wanted.min(call.max / 100));
+        !self.fallback.has_left(undecided, most, self.divided(leases, call.counter))
+    }
+
+    /// Notes the state of a counter after a call, for refusals because of leases and for the share of this server.
+    fn note_counted(&self, counted: &Counted, undecided: Undecided<'_>, was_away: bool) {
+        let Undecided { instance, request, limit, .. } = undecided;
         let in_use = counted.used - counted.leased;
         let is_refused = !counted.is_repeated && request.amount > 0 && counted.granted == 0;
         if is_refused && in_use.saturating_add(request.amount) <= limit.max {
-            self.counts.early_refusals.with([&instance.name]).inc();
+            self.counts.early_refusals.with([instance]).inc();
         }
-        // What Redis has counted can be in use until a window from now.
+        // Redis may have counted just now, and the amount is in use for a window.
         let undecided = Undecided { now: self.opened.elapsed(), ..undecided };
         if !counted.is_repeated {
             self.fallback.note_granted(undecided, counted.granted);
@@ -307,13 +340,9 @@ impl RedisQuota {
         if !was_away {
             self.fallback.note_used(undecided, counted.used);
         }
-        if leases.is_some() {
-            self.repeated.store(&instance.name, request, grant, now);
-        }
-        Ok(grant)
     }
 
-    /// Has Redis count a call, after what this server granted of the counter without it.
+    /// Has Redis count a call, after the reports of the counter.
     async fn count(
         &self,
         call: &CounterCall,
@@ -325,7 +354,7 @@ impl RedisQuota {
         self.store.call(call, wait.saturating_sub(begin.elapsed())).await
     }
 
-    /// Returns what the share of this server depends on; `None` if it has never reached Redis.
+    /// Returns the number of servers and the leased amount; `None` if Redis was never reached.
     fn divided(&self, leases: Option<&Arc<Mutex<Leases>>>, counter: SharedFingerprint) -> Option<Divided> {
         let servers = self.store.client.servers()?;
         let leased = leases.map_or(0, |leases| leases.lock().left(counter, self.opened.elapsed()));
@@ -392,7 +421,7 @@ fn given_lease(counted: &Counted, call: &CounterCall) -> Given {
     }
 }
 
-/// Returns the leases that are over or idle, and shows the others.
+/// Returns expired and idle leases, and shows the others.
 async fn sweep(
     leases: Arc<Mutex<Leases>>,
     store: Arc<Store>,
@@ -438,7 +467,7 @@ async fn give_back(
     }
 }
 
-/// Has Redis count what this server granted of a counter without it.
+/// Has Redis count the amounts of a counter that this server granted without it.
 async fn report(
     fallback: &Fallback,
     store: &Store,
@@ -457,7 +486,7 @@ async fn report(
     Ok(())
 }
 
-/// Reports all counters, until one is not answered.
+/// Reports all counters; stops at the first error.
 async fn report_all(fallback: &Fallback, store: &Store, timeout: Duration, opened: Clock) {
     for leased in fallback.sweep(opened.elapsed()) {
         if let Err(error) = report(fallback, store, leased, timeout, opened).await {
@@ -476,7 +505,7 @@ async fn keep_reporting(fallback: Arc<Fallback>, store: Arc<Store>, timeout: Dur
 
 /// Returns the answer to a call that Redis counted.
 fn grant(counted: Counted, request: &QuotaRequest, limit: Limit) -> Grant {
-    // Past the limit any amount is granted, of which Redis counts what a number holds.
+    // Past the limit the whole amount is granted, although Redis reduces amounts that are too large to count.
     let granted = if request.past_limit && request.amount > 0 { request.amount } else { counted.granted };
     let grant = Grant::amount(granted).valid_for(counted.valid);
     if !request.report_limit {
@@ -509,7 +538,7 @@ impl Adapter for RedisQuota {
             report_all(&self.fallback, &self.store, self.timeout, self.opened).await;
             give_back(returns, &self.store, self.timeout, |_, _| {}).await;
         };
-        // What is not returned in time counts as used until it leaves the window.
+        // Leases that are not returned in time count as used until they leave the window.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, end).await;
     }
 }

@@ -1,5 +1,5 @@
-//! What a server grants of a limit while the store is away, and what the store has to count of it. A machine without socket or
-//! clock (docs/decisions/0022-shares-without-redis.md).
+//! The share of a limit that a server grants while the store is away, and its reports to the store. A state machine without
+//! socket or clock (docs/decisions/0022-shares-without-redis.md).
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,7 +8,7 @@ use mixer_adapter_quota::{Counter, SharedFingerprint, Span};
 
 use super::lease::Leased;
 
-/// The maximum number of counters. Nothing is granted of others.
+/// The maximum number of counters. Further counters grant nothing.
 const MOST_COUNTERS: usize = 64 * 1024;
 /// The number of parts of a window, which bounds the memory of a counter. Amounts of a part become free together.
 const PARTS: u32 = 16;
@@ -21,7 +21,7 @@ pub(super) struct Report {
     made: Duration,
 }
 
-/// What the share of a server depends on besides its own counters.
+/// Inputs of a server's share, besides its own counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divided {
     /// The number of servers that divide the limit.
@@ -37,13 +37,13 @@ pub(super) struct Shares {
     last_id: u64,
 }
 
-/// What a server knows of a counter.
+/// The state of a counter, as a server knows it.
 #[derive(Debug)]
 struct Known {
     leased: Leased,
-    /// All that was granted to this server: by the store, from leases, and from its share.
+    /// All amounts granted to this server: by the store, from leases, and from its share.
     granted: Counter,
-    /// What was granted from its share, and is in no report.
+    /// Amounts granted from the share that are in no report yet.
     unsent: Counter,
     /// The report that the store has not answered.
     report: Option<Report>,
@@ -56,7 +56,7 @@ struct LastTrip {
     at: Duration,
     /// The amount that all servers used, leases included.
     used: i64,
-    /// What was granted to this server since.
+    /// The amount granted to this server since then.
     granted: i64,
 }
 
@@ -83,7 +83,7 @@ impl Known {
         released
     }
 
-    /// Returns what is left of the share of `max`; it is negative if the server had more.
+    /// Returns the remaining share of `max`; negative if more was granted.
     fn left(&mut self, max: i64, divided: Divided, now: Duration) -> i64 {
         let servers = i64::try_from(divided.servers).unwrap_or(i64::MAX).max(1);
         let of_all = self.last_trip(now).map_or(0, |trip| {
@@ -117,13 +117,12 @@ fn add(counter: &mut Counter, amount: i64, now: Duration) {
 }
 
 impl Shares {
-    /// Creates a server that was granted nothing. Ids of reports count from `first_id`, and must differ from those of all other
-    /// handlers.
+    /// Creates a server without grants. Ids of reports count from `first_id`; no other handler may use them.
     pub(super) fn new(first_id: u64) -> Self {
         Self { counters: HashMap::new(), last_id: first_id }
     }
 
-    /// Notes what the store or a lease granted to this server or, if negative, took back.
+    /// Notes an amount that the store or a lease granted to this server; a negative amount was taken back.
     pub(super) fn note_granted(&mut self, leased: Leased, amount: i64, now: Duration) {
         if amount == 0 {
             return;
@@ -136,8 +135,8 @@ impl Shares {
         }
     }
 
-    /// Notes what all servers used, leases included, after a trip of this server. While the store lacks a report it does not know
-    /// all that this server was granted.
+    /// Notes the amount that all servers used, leases included, after a trip of this server. Ignored while grants are
+    /// unreported, because the store does not know all grants of this server then.
     pub(super) fn note_used(&mut self, leased: Leased, used: i64, now: Duration) {
         if let Some(known) = self.known(leased)
             && known.is_reported(now)
@@ -178,7 +177,7 @@ impl Shares {
         Some(granted)
     }
 
-    /// Returns what the store has to count of a counter: the same report until [`reported`](Self::reported) ends it.
+    /// Returns the next report of a counter: the same one until [`reported`](Self::reported) ends it.
     pub(super) fn next_report(&mut self, counter: SharedFingerprint, now: Duration) -> Option<Report> {
         let known = self.counters.get_mut(&counter)?;
         known.report = known.report(now);
@@ -198,7 +197,7 @@ impl Shares {
         }
     }
 
-    /// Removes counters of which nothing is known any more, and returns those with something to report.
+    /// Removes unused counters, and returns the counters with amounts to report.
     pub(super) fn sweep(&mut self, now: Duration) -> Vec<Leased> {
         let mut unreported = Vec::new();
         self.counters.retain(|_, known| {

@@ -32,7 +32,7 @@ pub(super) struct CounterCall {
     pub(super) valid: Duration,
     /// The fingerprint of the call, and how long a repeated one gets the same answer.
     pub(super) repeatable: Option<(SharedFingerprint, Duration)>,
-    /// What the trip does for leases.
+    /// The leases that the trip returns and takes.
     pub(super) trip: Trip,
 }
 
@@ -115,13 +115,17 @@ impl Store {
         })
     }
 
+    /// Returns the id of a lease in Redis, which has the leases of all servers.
+    fn lease_id(&self, id: u64) -> String {
+        format!("{}-{id}", self.client.id())
+    }
+
     fn invocation(&self, call: &CounterCall) -> ScriptInvocation<'_> {
         // Braces: all keys of a call are in one slot of a cluster.
         let counter = format!("{}:{{{:032x}}}", self.client.key_prefix(), call.counter.0);
         let (answer, stored) = call.repeatable.map_or((0, Duration::ZERO), |(id, stored)| (id.0, stored));
         let (slots, leases) = (format!("{counter}:slots"), format!("{counter}:leases"));
         let answer = format!("{counter}:{answer:032x}");
-        let lease = |id: u64| format!("{}-{id}", self.client.id());
         let mut invocation = self.call.prepare_invoke();
         invocation
             .key(counter)
@@ -136,11 +140,11 @@ impl Store {
             .arg(u8::from(call.past_limit))
             .arg(millis(call.valid))
             .arg(millis(stored))
-            .arg(lease(call.trip.id))
+            .arg(self.lease_id(call.trip.id))
             .arg(call.trip.wanted)
             .arg(self.client.servers().unwrap_or(1));
         for returned in &call.trip.returned {
-            invocation.arg(lease(returned.id)).arg(returned.used);
+            invocation.arg(self.lease_id(returned.id)).arg(returned.used);
         }
         invocation
     }

@@ -5,7 +5,7 @@
 //!
 //! - [`template`]: the trait of templates; the standard ones are in `mixer-adapter-templates`;
 //! - [`Check`] and [`Grant`]: the answers of checks and quota calls; [`AdapterError`] and [`Code`]: failures;
-//! - [`Call`] and [`Context`]: the instances of a call with its deadline and client, and what a handler has besides its configuration;
+//! - [`Call`] and [`Context`]: the instances of a call with its deadline and client, and the environment of a handler;
 //! - [`adapter`]: settings parsed from configurations ([`adapter::Settings`]) and types announced by sessions;
 //! - [`log`]: lines of the log in bounded numbers;
 //! - [`value`]: attribute values inside instances;

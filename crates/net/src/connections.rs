@@ -217,11 +217,11 @@ impl Connections {
         self.hits.count(limit);
     }
 
-    /// Evicts idle connections to make room for a new one; returns whether there was one. The order is that of [`Silence`]; within
+    /// Evicts idle connections to make room for a new one; returns whether there was one. [`Silence`] defines the order; within
     /// a kind, the longest idle or the largest backlog comes first. Connections younger than [`YOUTH`] come last, unless most are
     /// young. Connections that wait for their first turn are not known to be idle. Exempt connections are spared, up to half of all.
-    /// Those that sent something are spared while others have been cut off or wait for their first turn: room is about to come, or silent
-    /// ones.
+    /// Connections that sent data are spared while others have been cut off or wait for their first turn: room, or silent connections,
+    /// will follow.
     pub(crate) fn end_silent(&self) -> bool {
         let open = self.open.lock();
         let now = Instant::now();

@@ -64,8 +64,8 @@ impl HttpPool {
         Self { limits: client, client: pooled }
     }
 
-    /// Sends a request as [`HttpClient::send`] does, within `timeout`. One that `may_repeat` is sent once more if its connection is lost before an answer
-    /// begins.
+    /// Sends a request as [`HttpClient::send`] does, within `timeout`. With `may_repeat` it is sent once more if its connection is
+    /// lost before an answer begins.
     ///
     /// # Errors
     /// See [`HttpError`]. An answer of any status is not an error.

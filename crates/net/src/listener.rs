@@ -167,7 +167,7 @@ impl Listener {
             worker.spawn(connections, move || async move {
                 // On the worker's runtime, which polls the stream.
                 let attached = attach(stream);
-                // What has arrived can be read in the next turn.
+                // Data that has arrived can be read in the next turn.
                 yield_now().await;
                 open.0.set_had_turn();
                 drop(new);

@@ -112,7 +112,7 @@ impl Load {
     }
 }
 
-/// Connections without a first turn, by multiples of which workers are compared.
+/// Workers are compared by their connections without a first turn, in multiples of this number.
 const MANY_NEW: usize = 8;
 
 /// Calls that occupy a thread for this time on average are worth moving to another one.

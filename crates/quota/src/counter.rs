@@ -60,7 +60,7 @@ struct Slot {
 }
 
 impl Counter {
-    /// Creates a counter of which nothing is in use.
+    /// Creates a counter with nothing in use.
     pub fn new(span: Option<Span>) -> Self {
         Self { span, in_use: 0, freed: 0, slots: VecDeque::new() }
     }

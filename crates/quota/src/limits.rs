@@ -56,7 +56,7 @@ pub struct Limit {
 }
 
 impl<E> Limits<E> {
-    /// Parses the fields `quotas` and `min_deduplication_duration`, and adds what is wrong with them to `faults`.
+    /// Parses the fields `quotas` and `min_deduplication_duration`, and adds their errors to `faults`.
     pub fn parse(
         quotas: Vec<QuotaParams<'_, E>>,
         min_deduplication_duration: Option<prost_types::Duration>,

@@ -19,7 +19,7 @@ pub struct QuotaParams<'p, E = ()> {
     pub extra: E,
 }
 
-/// A limit that replaces that of its quota.
+/// A limit that replaces the limit of its quota.
 #[derive(Clone, Debug)]
 pub struct OverrideParams<'p> {
     /// The values that the dimensions of the instance must have.

@@ -126,27 +126,30 @@ impl fmt::Display for Baseline {
     }
 }
 
+impl Baseline {
+    /// Adds a line of the file; `None` if it is not valid.
+    fn add_line(&mut self, line: &str) -> Option<()> {
+        let (key, value) = line.split_once(" = ").unwrap_or((line, ""));
+        let (kind, element) = key.split_once(' ')?;
+        match kind {
+            "file" => _ = self.files.insert(element.to_owned(), published_file(value)?),
+            "hold" => self.hold(element),
+            "allow" => _ = self.exceptions.insert(element.parse().ok()?),
+            _ => _ = self.facts.insert(key.to_owned(), value.to_owned()),
+        }
+        Some(())
+    }
+}
+
 impl FromStr for Baseline {
     type Err = BaselineError;
 
     fn from_str(text: &str) -> Result<Self, BaselineError> {
         let mut baseline = Self::default();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let error = || BaselineError { line: number + 1, text: line.to_owned() };
-            let (key, value) = line.split_once(" = ").unwrap_or((line, ""));
-            let (kind, element) = key.split_once(' ').ok_or_else(error)?;
-            match kind {
-                "file" => {
-                    let file = published_file(value).ok_or_else(error)?;
-                    baseline.files.insert(element.to_owned(), file);
-                }
-                "hold" => baseline.hold(element),
-                "allow" => {
-                    let exception = element.parse().map_err(|_| error())?;
-                    baseline.exceptions.insert(exception);
-                }
-                _ => _ = baseline.facts.insert(key.to_owned(), value.to_owned()),
-            }
+            baseline
+                .add_line(line)
+                .ok_or_else(|| BaselineError { line: number + 1, text: line.to_owned() })?;
         }
         Ok(baseline)
     }

@@ -67,14 +67,18 @@ impl NextVersion {
             return Err(BumpError::Exists(path.clone()));
         }
         for (path, text) in &self.files {
-            let error = |source| BumpError::Io { path: path.clone(), source };
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder).map_err(error)?;
-            }
-            fs::write(path, text).map_err(error)?;
+            create(path, text).map_err(|source| BumpError::Io { path: path.clone(), source })?;
         }
         Ok(())
     }
+}
+
+/// Writes a file, and creates its folder.
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, text)
 }
 
 /// Copies a package of a folder to its next version.
@@ -90,9 +94,9 @@ pub fn bump(folder: &Path, package: &str) -> Result<NextVersion, BumpError> {
     if files.is_empty() {
         return Err(BumpError::UnknownPackage { folder: folder.to_owned(), package: package.to_owned() });
     }
-    let no_version = || BumpError::NoVersion(package.to_owned());
-    let version = PackageVersion::of(package).ok_or_else(no_version)?;
-    let (_, segment) = package.rsplit_once('.').ok_or_else(no_version)?;
+    let (version, (_, segment)) = PackageVersion::of(package)
+        .zip(package.rsplit_once('.'))
+        .ok_or_else(|| BumpError::NoVersion(package.to_owned()))?;
     let (major, next_segment) = match version.stability {
         Stability::Stable => (version.major + 1, format!("v{}alpha", version.major + 1)),
         Stability::Alpha | Stability::Beta => (version.major, format!("v{}", version.major)),

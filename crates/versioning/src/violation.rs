@@ -94,14 +94,12 @@ impl FromStr for Exception {
     type Err = ExceptionError;
 
     fn from_str(text: &str) -> Result<Self, ExceptionError> {
-        let error = || ExceptionError { text: text.to_owned() };
-        let (rule, element) = text.split_once(' ').ok_or_else(error)?;
-        let (rule, _) = NAMES.into_iter().find(|(_, name)| *name == rule).ok_or_else(error)?;
+        let (name, element) = text.split_once(' ').unwrap_or((text, ""));
         let element = element.trim();
-        if element.is_empty() {
-            return Err(error());
+        match NAMES.into_iter().find(|(_, rule_name)| *rule_name == name) {
+            Some((rule, _)) if !element.is_empty() => Ok(Self { rule, element: element.to_owned() }),
+            _ => Err(ExceptionError { text: text.to_owned() }),
         }
-        Ok(Self { rule, element: element.to_owned() })
     }
 }
 

@@ -112,7 +112,7 @@ fn short_name(quota: &str) -> &str {
     quota.rsplit('/').next().unwrap_or(quota)
 }
 
-/// Returns the namespace whose rules apply beside those of the default one: that of the flags.
+/// Returns the namespace of the flags, whose rules apply beside the rules of the default namespace.
 fn namespace(options: &EnvoyConfig) -> Option<&str> {
     let of_flag = options.namespace.as_deref();
     of_flag.or_else(|| named(options).find_map(|quota| Some(quota.split_once('/')?.0)))

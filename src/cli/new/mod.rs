@@ -211,9 +211,11 @@ fn dependency(source: Option<&Path>, folder: &str) -> Json {
 /// Returns the manifest of the workspace in which the current folder is.
 fn workspace() -> Option<PathBuf> {
     let folder = std::env::current_dir().ok()?;
-    let is_workspace = |text: String| text.lines().any(|line| line.trim_start().starts_with("[workspace"));
     let mut manifests = folder.ancestors().map(|folder| folder.join("Cargo.toml"));
-    manifests.find(|manifest| fs::read_to_string(manifest).is_ok_and(is_workspace))
+    manifests.find(|manifest| {
+        let text = fs::read_to_string(manifest).unwrap_or_default();
+        text.lines().any(|line| line.trim_start().starts_with("[workspace"))
+    })
 }
 
 /// The template that the adapter handles.

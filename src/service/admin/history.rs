@@ -23,7 +23,7 @@ pub(super) struct Totals {
     pub(super) denials: u64,
     /// Failed checks, reports and rate limits, and lost log entries.
     pub(super) failures: u64,
-    /// Calls of adapters, those of other Mixers included.
+    /// Calls of adapters, including calls from other Mixers.
     pub(super) calls: u64,
     /// The durations of checks.
     pub(super) latency: LatencyCounts,

@@ -1,4 +1,4 @@
-//! What is wrong with a server, since when, and how often: conditions, and counters that should not grow.
+//! The problems of a server, their start and their number: conditions, and counters that should not grow.
 
 use std::{
     collections::BTreeMap,
@@ -195,7 +195,7 @@ impl Problems {
         }
         let (now, decay) = (self.now, self.decay);
         let symptom = self.symptoms.entry((kind, name)).or_default();
-        // A smaller value is that of a new counter.
+        // A smaller value means that the counter started again.
         let failed = total.checked_sub(symptom.total).unwrap_or(total);
         let calls = total_calls.checked_sub(symptom.total_calls).unwrap_or(total_calls);
         if failed > 0 {

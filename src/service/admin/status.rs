@@ -18,7 +18,7 @@ use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::{ConfigChange, Mixer, QuotaCounts, ShadowDifference, ShadowKind, Snapshot};
 use mixer_adapter_host::metrics::{CallMetrics, Latency};
 
-/// The state of a server. What is wrong comes first.
+/// The state of a server. Problems come first.
 #[derive(Serialize)]
 pub(super) struct Status {
     state: Level,

@@ -25,12 +25,12 @@ use mixer_adapter_core::{
     template::Variety,
 };
 
-/// What the suite is run with.
+/// Options of the suite.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// The configuration in YAML.
     pub(crate) config: Option<String>,
-    /// Rejected configurations, by the field because of which they are rejected.
+    /// Rejected configurations, by the field that is at fault.
     pub(crate) refused: Vec<(String, String)>,
     /// The full name of all instances.
     pub(crate) instance: String,
@@ -483,7 +483,7 @@ pub(crate) async fn still_answers<S: Subject>(
             (Ok(_), _) => return Ok(()),
             (Err(failure), _) => failure.described(),
         };
-        // What a cancelled call holds may be released by a task.
+        // A task may release the resources of a cancelled call.
         if start.elapsed() >= subject.options().patience {
             bail!("{error} for {case}");
         }

@@ -45,7 +45,7 @@ pub(super) struct Observations {
 }
 
 impl Observer {
-    /// Sets the fault of further calls, and returns what was observed before.
+    /// Sets the fault of further calls, and returns the observations so far.
     pub(super) fn restart(&self, fault: Option<(Fault, usize)>) -> Observations {
         std::mem::replace(&mut *self.0.lock(), Observations { fault, ..Observations::default() })
     }

@@ -1,4 +1,4 @@
-//! The list of rules: those of `docs/adapter-contract.md`, with the same order and names.
+//! The rules of `docs/adapter-contract.md`, with the same order and names.
 
 /// A rule of the contract.
 #[derive(Debug)]

@@ -121,7 +121,7 @@ impl Case {
     }
 }
 
-/// Returns the instances of a template, and those of quota calls with unusual amounts.
+/// Returns the instances of a template; for quotas, also with unusual amounts.
 fn instances(
     template: &DynamicTemplate,
     options: &Options,

@@ -1,4 +1,4 @@
-//! What a process uses, and the rule that handlers release it.
+//! The resources that a process uses, and the rule that handlers release them.
 
 use std::{fs, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use mixer_adapter_host::{NewSession, handler::Caller};
 
-/// What a process uses, as far as it can be measured: outside of Linux, only tasks.
+/// The measured resources of a process: outside of Linux, only tasks.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     tasks: usize,
@@ -133,7 +133,7 @@ async fn cycle(subject: &Process<'_>, count: usize, time: Duration, end: Instant
     Ok(handlers)
 }
 
-/// Waits until tasks and threads that end soon have ended, and returns what is used more than before.
+/// Waits until tasks and threads that end soon have ended, and returns the growth since `before`.
 async fn settled(subject: &Process<'_>, before: &Usage, handlers: usize) -> Usage {
     let end = Instant::now() + subject.options().patience.min(Duration::from_secs(2));
     loop {

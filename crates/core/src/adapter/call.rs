@@ -104,7 +104,7 @@ impl<M, Q> Call<M, Q> {
     /// Sets a text header of the gRPC call, for a test.
     ///
     /// # Panics
-    /// If the name is not that of a header in lower case, or the value is not visible ASCII.
+    /// If the name is not a header name in lower case, or the value is not visible ASCII.
     #[must_use]
     pub fn with_metadata(mut self, name: &'static str, value: &'static str) -> Self {
         let headers = Arc::make_mut(self.info.metadata.get_or_insert_default());

@@ -117,8 +117,8 @@ impl Check {
         self
     }
 
-    /// Changes headers of the request to the upstream and of the response to the client, in this order, if the answer allows; a detail
-    /// `istio.mixer.v1.RouteDirective`, of which an answer has one. A real Mixer drops it.
+    /// Changes headers of the request to the upstream and of the response to the client, in this order, if the answer allows. They
+    /// are sent as a detail `istio.mixer.v1.RouteDirective`, at most one per answer. A real Mixer drops it.
     #[must_use]
     pub fn with_header_operations(
         self,

@@ -15,7 +15,7 @@ use crate::{
     retention::{Retain, Retained, RetainedStates},
 };
 
-/// What a handler has besides its configuration: the state of the program, and what the server offers.
+/// The environment of a handler: the state of the program, and the services of the server.
 ///
 /// [`Adapter::open`](super::Adapter::open) receives it. Clones are the same context; a handler stores one if it needs it later.
 ///
@@ -26,7 +26,7 @@ pub struct Context<S = ()> {
     environment: Arc<Environment>,
 }
 
-/// What a server supplies to a handler.
+/// The part of a [`Context`] that the server supplies.
 #[doc(hidden)]
 #[expect(missing_debug_implementations, reason = "it is in a context only")]
 pub struct Environment {

@@ -135,7 +135,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// Checks that the configuration may read the file of the certificates that sign that of a URL, if it has one.
+    /// Checks that the configuration may read a file of CA certificates for a URL, and that the URL is https. An empty path is valid.
     pub fn ca_file(&mut self, field: &str, path: &str, url: &Uri) {
         if path.is_empty() {
             return;

@@ -24,7 +24,7 @@ impl HeaderOperation {
         Self { name: name.into(), value: value.into(), operation: REPLACE }
     }
 
-    /// Adds a value to those of a header.
+    /// Appends a value to a header.
     pub fn append(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { name: name.into(), value: value.into(), operation: APPEND }
     }

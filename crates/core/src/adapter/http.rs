@@ -45,7 +45,7 @@ pub struct Repeatable;
 #[error(transparent)]
 pub struct UnsendableError(pub TransportError);
 
-/// A client of HTTP services, for `http://` and `https://` with the certificates that the system trusts, or those of a
+/// A client of HTTP services, for `http://` and `https://`. It trusts the system's certificates, or the certificates of a
 /// [file](super::Context::http_with_ca).
 ///
 /// It connects only to hosts that the configuration may reach (`--allow-hosts`), keeps the connections of the handler for further requests, and follows

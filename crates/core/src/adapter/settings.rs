@@ -44,7 +44,7 @@ pub trait Settings: Sized + Send + Sync + 'static {
     /// The message `Params` of the adapter's config.proto.
     type Params: Config;
 
-    /// Parses a message, and adds what is wrong with it to `faults`. Returns `None` if a fault leaves no value; a value with faults is
+    /// Parses a message, and adds its errors to `faults`. Returns `None` if a fault leaves no value; a value with faults is
     /// refused, too.
     ///
     /// Called when a configuration is validated, and again before a handler is opened. It must not open anything.

@@ -35,7 +35,7 @@ fn with_valid_text<'a>(
     descriptor: &MessageDescriptor,
     depth: usize,
 ) -> Option<Cow<'a, [u8]>> {
-    // What is copied of the message, and the rest of it; nothing is copied before the first change.
+    // The copied bytes and the rest of the message; nothing is copied before the first change.
     let (mut valid, mut copied, mut rest) = (Vec::new(), 0, encoded);
     while !rest.is_empty() {
         let start = encoded.len() - rest.len();

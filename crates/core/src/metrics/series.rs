@@ -26,7 +26,7 @@ pub(super) const OTHER: &str = "other";
 pub struct Series<M, const N: usize> {
     labels: [&'static str; N],
     family: Family<Labels, M, Constructor<M>>,
-    /// The number of series but that of the others.
+    /// The number of series, without the series `other`.
     count: Arc<AtomicUsize>,
     budget: Arc<Budget>,
 }

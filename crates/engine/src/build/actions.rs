@@ -114,9 +114,10 @@ fn rule(
     }
     faults.extend(evasion::of_rule(resource, &condition, expression.as_deref(), &resolved, vocabulary));
     let denial = denial_form(resource, vocabulary, faults);
-    let has = |is: fn(&InstanceSpec) -> bool| resolved.iter().flat_map(|action| &action.instances).any(is);
-    if let Some(form) = denial.as_ref().filter(|_| !has(InstanceSpec::is_check)) {
-        let reason = match (has(InstanceSpec::is_quota), form.status.is_some() || form.redirect.is_some()) {
+    let mut instances = resolved.iter().flat_map(|action| &action.instances);
+    if let Some(form) = denial.as_ref().filter(|_| !instances.clone().any(InstanceSpec::is_check)) {
+        let has_quota = instances.any(InstanceSpec::is_quota);
+        let reason = match (has_quota, form.status.is_some() || form.redirect.is_some()) {
             (false, _) => Some("the rule has the form of a denial, and no action that denies"),
             (true, true) => Some(
                 "the form has a status or a redirect, and the rule only quotas: write it without them, and set the status by \

@@ -249,8 +249,8 @@ pub(super) fn by_use(
     specs.partition(|spec| !spec.instances.is_empty())
 }
 
-/// Has adapters of this process validate configuration and instances. Returns the handlers that pass, also those of which only
-/// reports of some instances are refused, and these instances by handler: in lenient mode the others are reported.
+/// Has adapters of this process validate configuration and instances. Returns the handlers that pass, and the refused report
+/// instances by handler. A handler passes if only report instances are refused: in lenient mode the others are reported.
 pub(super) fn validate(
     mut handlers: Vec<Arc<HandlerSpec>>,
     host: &Host,

@@ -74,7 +74,7 @@ pub(super) fn read(
 /// The descriptors of templates by name.
 type Descriptors = BTreeMap<&'static str, &'static [u8]>;
 
-/// Returns the templates of this program, to which `compiledTemplate` refers: the standard ones, and those of its adapters.
+/// Returns the templates of this program, to which `compiledTemplate` refers: the standard templates and the adapters' own.
 pub fn known_templates(adapters: &Adapters) -> Descriptors {
     let served = adapters.templates().map(|template| (template.name, template.descriptor));
     STANDARD.iter().copied().chain(served).collect()

@@ -199,7 +199,7 @@ impl SnapshotBuilder {
         Self::after(None, set, faults, host)
     }
 
-    /// Compiles a set as [`new`](Self::new) does, except for what a snapshot of the same host was compiled from.
+    /// Compiles a set as [`new`](Self::new) does, but reuses the unchanged parts of a snapshot of the same host.
     pub fn after(
         former: Option<&Snapshot>,
         set: &ConfigSet,

@@ -25,7 +25,7 @@ use mixer_adapter_host::{
 /// The backend of an open handler.
 pub type BoxBackend = Box<dyn HandlerBackend>;
 
-/// A backend while it is opened; the faults are those of its resource.
+/// A backend while it is opened; fails with the faults of its resource.
 pub type Connecting<'a> = BoxFuture<'a, Result<BoxBackend, Vec<ValidationError>>>;
 
 /// Opens the backends of handlers.

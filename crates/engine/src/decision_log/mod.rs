@@ -166,7 +166,7 @@ impl LoggedCall<'_> {
         self.is_logged().then(|| LoggedAttributes::new(bag, &self.log.masks))
     }
 
-    /// Logs a decision. `status` is that of a denial or an error.
+    /// Logs a decision. `status` is set for a denial or an error.
     pub fn log(
         &self,
         decision: LoggedDecision<'_>,

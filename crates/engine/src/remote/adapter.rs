@@ -33,7 +33,7 @@ pub struct RemoteAdapter {
     origin: Origin,
     timeout: Option<Duration>,
     exported_span: Option<ExportedSpan>,
-    /// A header of calls without a token of their own.
+    /// The header with a token, for calls that have none.
     token: Option<(HeaderName, HeaderValue)>,
 }
 

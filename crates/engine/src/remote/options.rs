@@ -40,7 +40,7 @@ settings! {
         token_file_age: Duration = Duration::from_secs(1),
         /// The hosts and files that connections may reach.
         access: Access = Access::unrestricted(),
-        /// TLS in place of that of the connection's settings.
+        /// TLS that replaces the TLS of the connection's settings.
         tls: Option<ClientTls> = None,
         /// A header that each call has, such as a token, unless the connection's settings have one.
         token: Option<(HeaderName, HeaderValue)> = None,

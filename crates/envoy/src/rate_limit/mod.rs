@@ -121,15 +121,21 @@ impl Services {
             let amount = amount(descriptor, request.hits_addend);
             let is_done = is_done(descriptor);
             let dedup_id = request_id.map_or_else(|| self.ids.next(), |id| repeated_id(id, request, index));
-            let take = move |tenant: &str, amount| {
-                // Hits with a trusted request id stay counted: a repeated call is not counted again, and would be free.
-                if request_id.is_none() {
-                    taken.lock().add(index, tenant, amount);
-                }
-            };
             async move {
                 let mut origin = LimitOrigin::default();
-                let allocation = calls.allocate(descriptor, amount, is_done, &dedup_id, &mut origin, take);
+                let allocation = calls.allocate(
+                    descriptor,
+                    amount,
+                    is_done,
+                    &dedup_id,
+                    &mut origin,
+                    move |tenant: &str, amount| {
+                        // Hits with a trusted request id stay counted: a repeated call is not counted again, and would be free.
+                        if request_id.is_none() {
+                            taken.lock().add(index, tenant, amount);
+                        }
+                    },
+                );
                 let result = allocation.await.map(|allocation| {
                     self.mixer.counts().quota(allocation.answer.granted, amount);
                     DescriptorResult::new(allocation, amount, is_done)

@@ -35,7 +35,7 @@ pub(super) struct QuotaCalls<'c> {
     domain: &'c str,
     caller: &'c Caller,
     logged: Option<&'c LoggedCall<'c>>,
-    /// The limits of each descriptor: an equal part of those of the call.
+    /// The limits of each descriptor: an equal part of the call's limits.
     limits: RequestLimits,
 }
 

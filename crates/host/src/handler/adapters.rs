@@ -281,7 +281,7 @@ type Params<A, S> = <<A as Adapter<S>>::Config as Settings>::Params;
 fn declared<C: Settings>() -> Vec<Declared> {
     let (types, access) = (InferredTypes::default(), Access::unrestricted());
     let mut faults = Faults::new(&types, &access);
-    // One that panics is reported when a configuration is validated.
+    // A panic is reported when a configuration is validated.
     let _ = contain(|| drop(C::parse(C::Params::default(), &mut faults)));
     faults.into_declared()
 }

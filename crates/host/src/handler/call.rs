@@ -373,7 +373,7 @@ impl Drop for CallRecord {
     }
 }
 
-/// Returns what the handler learns of a call.
+/// Returns the information about a call that the handler receives.
 fn call_info(resolver: &dyn Resolver, caller: &Caller) -> CallInfo {
     let Caller { deadline, peer, request_id, metadata, .. } = caller;
     CallInfo {

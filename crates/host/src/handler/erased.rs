@@ -121,7 +121,7 @@ pub(crate) struct OpeningState {
     pub(crate) digest: Digest,
 }
 
-/// What a handler is opened for.
+/// The purpose for which a handler is opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Purpose {

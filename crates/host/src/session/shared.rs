@@ -41,7 +41,7 @@ pub(crate) struct SharedSessions {
     /// Held while claims are made and sent, so that they are counted once.
     turn: AsyncMutex<()>,
     claims: Mutex<Claims>,
-    /// Digests of lists of instances that have no session, and since when this is known. A session of one of them may exist.
+    /// Digests of lists of instances without a session, and when the store was asked. Another server may have created one since.
     missing: Mutex<HashMap<SessionId, Instant>>,
     log: LogLimit,
 }
@@ -312,12 +312,12 @@ impl Host {
         }
     }
 
-    /// Ends a session that the store has closed, and returns whether it did. It goes on if it was claimed here meanwhile, or if the claims
-    /// here are of another epoch than the one that was closed.
+    /// Ends a session that the store has closed, and returns whether it did. The session continues if it was claimed here meanwhile,
+    /// or if the claims here are from an epoch that was not closed.
     fn end_closed(&self, shared: &SharedSessions, id: &SessionId, epoch: Option<u64>) -> bool {
         let mut claims = shared.claims.lock();
-        let is_epoch = |stored: &Stored| epoch.is_none_or(|epoch| epoch == stored.epoch);
-        let is_closed = claims.known.get(id).is_some_and(is_epoch)
+        let known = claims.known.get(id);
+        let is_closed = known.is_some_and(|stored| epoch.is_none_or(|epoch| epoch == stored.epoch))
             || self.sessions.claims(id).is_none_or(|(_, held)| held.is_empty());
         let ends = is_closed && claims.added(id).is_empty();
         if ends {

@@ -3,7 +3,7 @@ use tonic::Status;
 /// Maximum length of the message of an error, in bytes. It is sent in a header, and peers limit all headers to 8 KiB or more.
 const MAX_MESSAGE: usize = 2_000;
 
-/// Cuts the message of an error to 2,000 bytes, because errors quote what a request had, which can be megabytes.
+/// Cuts the message of an error to 2,000 bytes, because errors quote requests, which can have megabytes.
 pub fn limit_message(error: Status) -> Status {
     const MARK: &str = "...";
     let message = error.message();

@@ -114,7 +114,7 @@ impl<B> StreamMessages<B> {
         Ok(messages)
     }
 
-    /// Decompresses the compressed ones of complete messages: a few bytes may stand for very many.
+    /// Decompresses complete messages that are compressed: a few bytes may expand to very many.
     fn decompressed(&mut self, messages: Bytes) -> Result<Bytes, Status> {
         let max = self.rules.max_size;
         if !self.gzip || Frames::of(&messages, max).all(|(compressed, _)| !compressed) {

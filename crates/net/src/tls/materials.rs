@@ -83,7 +83,7 @@ impl TlsMaterials {
         Ok(Some((certificate.certificates()?, parsed)))
     }
 
-    /// Returns the files of certificates, all of which are valid now.
+    /// Returns the files of certificates if all are valid now.
     pub(super) fn valid_certificates(&self) -> Result<Vec<Arc<CertificateFile>>, TlsError> {
         let files = self.0.iter().filter(|material| material.file != TlsFile::Key);
         files.filter_map(|material| material.valid_certificates().transpose()).collect()

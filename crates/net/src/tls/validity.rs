@@ -43,7 +43,7 @@ impl Validity {
         Self { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
 
-    /// The time in which one of both is valid.
+    /// The time in which either is valid.
     pub(super) fn union(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
     }

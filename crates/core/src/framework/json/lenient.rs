@@ -1,4 +1,4 @@
-//! Reads faulty configuration as far as Mixer reads it.
+//! Reads faulty configuration as leniently as Mixer.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 

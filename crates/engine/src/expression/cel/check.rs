@@ -242,7 +242,7 @@ impl<'c> Checker<'c> {
             // Parsed as elsewhere in Mixer, not by the `cel` crate.
             ("timestamp", [Type::String]) => "@timestamp".clone_into(&mut call.func_name),
             ("duration", [Type::String]) => "@duration".clone_into(&mut call.func_name),
-            // Those of which the result can be a text have a budget.
+            // Concatenations of texts or bytes have a budget.
             ("_+_", _) if matches!(result, Type::String | Type::Bytes | Type::Dyn | Type::Open) => {
                 macros::count_bytes(&mut call, id);
             }

@@ -83,7 +83,7 @@ pub(crate) struct JsonValue(pub(crate) Arc<JsonMemo>);
 /// Maximum number of nodes that the macros of an expression evaluate together, which takes some 10 ms.
 const MAX_STEPS: usize = 100_000;
 
-/// The work of an evaluation, including what is about to be done.
+/// The work of an evaluation, including the next step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkCounter(Arc<Work>);
 

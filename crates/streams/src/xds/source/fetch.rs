@@ -145,14 +145,14 @@ impl Fetched {
     pub(super) fn into_pushed(self) -> Pushed<DiscoveryResponse> {
         let Self { mut response, state, named } = self;
         let url = response.type_url.clone();
-        let any = |entry: &Entry| message::any(entry, &url);
         let shared = match named {
             Some(entries) => {
-                response.resources = entries.iter().map(|entry| any(entry)).collect();
+                response.resources = entries.iter().map(|entry| message::any(entry, &url)).collect();
                 Bytes::new()
             }
             None => {
-                state.encoded(Encoding::Sotw { bare: message::is_bare(&url), ttl: false }, RESOURCES, any)
+                let encoding = Encoding::Sotw { bare: message::is_bare(&url), ttl: false };
+                state.encoded(encoding, RESOURCES, |entry| message::any(entry, &url))
             }
         };
         Pushed { message: response, shared }
