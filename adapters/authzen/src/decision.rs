@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mixer_adapter_core::{
     Check, Code, DirectHttpResponse,
     adapter::HeaderOperation,
-    http::HeaderValue,
+    http::{HeaderValue, header},
     log::{log_text, warn_limited},
     prost::Message as _,
     prost_types::{ListValue, NullValue, Struct, Value, value::Kind},
@@ -106,7 +106,7 @@ impl Decision {
         let localized =
             languages.iter().filter(|(tag, _)| tag.starts_with(|c: char| c.is_ascii_alphabetic()));
         let denial = localized.fold(denial, |denial, (tag, text)| denial.localized(*tag, text));
-        let headers = headers.iter().filter_map(|header| match header.value(&self.context) {
+        let headers = headers.iter().filter_map(|header| match header.client_value(&self.context) {
             Ok(value) => Some((header.name.to_string(), value?)),
             Err(error) => {
                 warn_limited!(error = log_text(error), "a header of a denial was skipped");
@@ -131,6 +131,20 @@ impl ContextHeader {
         };
         let valid = text.filter(|text| HeaderValue::from_bytes(text.as_bytes()).is_ok());
         valid.map(Some).ok_or_else(|| EvaluationError::Header(self.name.clone()))
+    }
+
+    /// Returns the value that a client receives. Commas separate cookies, and dates of the attribute `expires` are valid without theirs
+    /// (RFC 6265, section 5.1.1).
+    fn client_value(&self, context: &Json) -> Result<Option<String>, EvaluationError> {
+        let value = self.value(context)?;
+        if self.name != header::SET_COOKIE {
+            return Ok(value);
+        }
+        let cookie = value.map(|value| value.replace(", ", " "));
+        if cookie.as_ref().is_some_and(|cookie| cookie.contains(',')) {
+            return Err(EvaluationError::Cookie);
+        }
+        Ok(cookie)
     }
 }
 
@@ -252,7 +266,12 @@ mod tests {
             name: HeaderName::from_static(name),
             pointer: pointer.to_owned(),
         };
-        let named = [header("x-role", "/roles/0"), header("x-level", "/level"), header("x-none", "/none")];
+        let named = [
+            header("x-role", "/roles/0"),
+            header("x-level", "/level"),
+            header("x-none", "/none"),
+            header("set-cookie", "/cookie"),
+        ];
         let context = json!({ "roles": ["admin"], "level": 2, "none": null });
         let check = |decision, context: &Json| {
             Decision { decision, context: context.clone() }.into_check(&named, &named)
@@ -261,6 +280,7 @@ mod tests {
             HeaderOperation::replace("x-role", "admin"),
             HeaderOperation::replace("x-level", "2"),
             HeaderOperation::remove("x-none"),
+            HeaderOperation::remove("set-cookie"),
         ];
         let expected = Check::allow().with_header_operations(operations, Vec::new());
         assert_eq!(check(true, &context).unwrap().details()[0], expected.details()[0]);
@@ -276,6 +296,14 @@ mod tests {
             let context = json!({ "level": invalid });
             check(true, &context).unwrap_err();
             assert!(response(&context).is_empty(), "{invalid}");
+        }
+        // The response has one value of each header, which is split at commas (docs/behaviour/adapter-calls.md#direct-responses).
+        for (cookie, sent) in [
+            ("a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT", Some("a=1; Expires=Wed 21 Oct 2026 07:28:00 GMT")),
+            ("a=1,b=2", None),
+        ] {
+            let headers = response(&json!({ "cookie": cookie }));
+            assert_eq!(headers.get("set-cookie").map(String::as_str), sent, "{cookie}");
         }
     }
 }

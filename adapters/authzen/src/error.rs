@@ -23,6 +23,8 @@ pub(super) enum EvaluationError {
         "the value of the header {0} in the context is not a text, a number or a boolean that a header can have"
     )]
     Header(HeaderName),
+    #[error("the cookie in the context has a comma, which separates cookies; write it as %2C")]
+    Cookie,
     #[error(
         "the property {0:?} of the action is not a part of an evaluation; write it like \"evaluations.read.action\" or \
          \"evaluations.read.resource.id\""
@@ -42,6 +44,7 @@ impl EvaluationError {
             | Self::NoEvaluations
             | Self::Incomplete
             | Self::Header(_)
+            | Self::Cookie
             | Self::Property(_) => false,
         }
     }
