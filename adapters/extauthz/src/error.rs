@@ -17,7 +17,7 @@ pub(super) enum AskError {
     Undecided,
     #[error("{0:?} is not a path that a URL can have")]
     Path(String),
-    #[error("{0:?} is not a method of HTTP")]
+    #[error("the method {0:?} cannot be sent: it is invalid, or CONNECT")]
     Method(String),
     #[error("the header {0:?} cannot be sent: it delimits messages, or has an invalid name or value")]
     Header(String),

@@ -24,8 +24,10 @@ pub(super) fn request(http: &Http, url: &str, question: &Question) -> Result<Htt
     if !path.starts_with('/') || url.parse::<Uri>().is_err() {
         return Err(AskError::Path(path.clone()));
     }
-    let method = Method::from_bytes(question.method.as_bytes());
-    let method = method.map_err(|_| AskError::Method(question.method.clone()))?;
+    // A CONNECT has the host in place of the path.
+    let method = Method::from_bytes(question.method.as_bytes()).ok();
+    let method = method.filter(|method| *method != Method::CONNECT);
+    let method = method.ok_or_else(|| AskError::Method(question.method.clone()))?;
     let request = with_headers(http.request(method, &url), question)?;
     Ok(if question.body.is_empty() { request } else { request.body(question.body.clone()) })
 }

@@ -518,6 +518,7 @@ async fn a_request_that_cannot_be_sent_is_denied_whatever_is_configured() {
         with(&|action| action.path = String::new()),
         with(&|action| action.path = "/a b".into()),
         with(&|action| action.method = "A B".into()),
+        with(&|action| action.method = "CONNECT".into()),
         with(&|action| action.service = "a\nb".into()),
         with(&|action| action.properties = properties(&[("x-a", "1\r\nx-b: 2")])),
         with(&|action| action.properties = properties(&[("a b", "1")])),
