@@ -199,7 +199,7 @@ impl<S> Context<S> {
     }
 
     /// Returns a client of HTTP services that trusts the certificates of a file in place of the system's, as [`http`](Self::http) does if `path` is
-    /// empty. The file is read again for each connection.
+    /// empty. The file is read again for each connection. No link leads out of `--file-root`.
     ///
     /// # Errors
     /// As [`open`](Self::open), or a file without certificates.
@@ -208,8 +208,8 @@ impl<S> Context<S> {
             return Ok(self.http());
         }
         self.read(field, path).await?;
-        let file = self.access().file(field, Path::new(path))?.path;
-        let transport = self.environment.http.as_ref().map(|system| system.with_authorities(&file));
+        let file = self.access().file(field, Path::new(path))?;
+        let transport = self.environment.http.as_ref().map(|system| system.with_authorities(file));
         let transport = transport.transpose();
         let transport = transport.map_err(|error| ConfigErrors::single(field, error.to_string()))?;
         Ok(Http::new(transport, self.access().clone()))
@@ -231,7 +231,7 @@ impl<S> Context<S> {
     /// As [`open`](Self::open).
     pub async fn read(&self, field: &str, path: impl AsRef<Path>) -> Result<Vec<u8>, AdapterError> {
         let location = self.access().file(field, path.as_ref())?;
-        let read = secret::run(move || files::read(&location)).await;
+        let read = secret::run(move || location.read()).await;
         read.map_err(|error| unreadable(field, path.as_ref(), &error))
     }
 

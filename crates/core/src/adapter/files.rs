@@ -40,16 +40,21 @@ fn opened_path(_: &fs::File, resolved: &Path) -> io::Result<std::path::PathBuf> 
     resolved.canonicalize()
 }
 
-/// Reads a file of up to 16 MiB.
-pub(super) fn read(location: &FileLocation) -> io::Result<Vec<u8>> {
-    use io::Read as _;
-    let mut contents = Vec::new();
-    open(location)?.take(MAX_SIZE + 1).read_to_end(&mut contents)?;
-    if contents.len() as u64 > MAX_SIZE {
-        let text = format!("it has more than {MAX_SIZE} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+impl FileLocation {
+    /// Reads the regular file of up to 16 MiB. No link leads out of the root. Blocks the thread.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is not regular, is too long or is outside of the root.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        use io::Read as _;
+        let mut contents = Vec::new();
+        open(self)?.take(MAX_SIZE + 1).read_to_end(&mut contents)?;
+        if contents.len() as u64 > MAX_SIZE {
+            let text = format!("it has more than {MAX_SIZE} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        Ok(contents)
     }
-    Ok(contents)
 }
 
 #[cfg(all(test, unix))]
@@ -70,12 +75,12 @@ mod tests {
         symlink("inside", root.join("near")).unwrap();
         symlink("../outside", root.join("far")).unwrap();
         symlink(&directory, root.join("up")).unwrap();
-        let below = |name: &str| read(&FileLocation { root: Some(root.clone()), path: root.join(name) });
+        let below = |name: &str| FileLocation { root: Some(root.clone()), path: root.join(name) }.read();
         assert_eq!(below("inside").unwrap(), b"inside");
         assert_eq!(below("near").unwrap(), b"inside");
         for name in ["far", "up/outside"] {
             assert_eq!(below(name).unwrap_err().to_string(), "a link leads out of --file-root", "{name}");
-            assert_eq!(read(&FileLocation { root: None, path: root.join(name) }).unwrap(), b"outside");
+            assert_eq!(FileLocation { root: None, path: root.join(name) }.read().unwrap(), b"outside");
         }
         assert!(below("up").unwrap_err().to_string().contains("not a regular file"));
         fs::remove_dir_all(directory).unwrap();

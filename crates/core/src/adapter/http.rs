@@ -1,4 +1,4 @@
-use std::{fmt, path::Path, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header,
@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::{Message, bytes::Bytes};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Access, AdapterError, Code, Secret};
+use super::{Access, AdapterError, Code, FileLocation, Secret};
 use crate::framework::{
     frame::{frame, unframe},
     is_this_machine,
@@ -25,7 +25,7 @@ pub trait HttpTransport: Send + Sync {
     fn send(&self, request: Request<Bytes>, timeout: Duration) -> SendFuture;
 
     /// Returns a transport that trusts the certificates of a file in place of the system's.
-    fn with_authorities(&self, file: &Path) -> Result<Arc<dyn HttpTransport>, TransportError>;
+    fn with_authorities(&self, file: FileLocation) -> Result<Arc<dyn HttpTransport>, TransportError>;
 }
 
 #[doc(hidden)]
@@ -464,7 +464,7 @@ mod tests {
             Box::pin(std::future::ready(Ok(response)))
         }
 
-        fn with_authorities(&self, _: &Path) -> Result<Arc<dyn HttpTransport>, TransportError> {
+        fn with_authorities(&self, _: FileLocation) -> Result<Arc<dyn HttpTransport>, TransportError> {
             Ok(Arc::new(Self))
         }
     }

@@ -107,7 +107,7 @@ fn version(file: &fs::File) -> io::Result<(Option<SystemTime>, u64)> {
 fn read(location: &FileLocation) -> io::Result<Current> {
     // The version is taken first: a change while the file is read is noticed later.
     let version = version(&files::open(location)?)?;
-    let text = String::from_utf8(files::read(location)?)
+    let text = String::from_utf8(location.read()?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
     let text = SecretText(text.trim_end_matches(['\r', '\n']).into());
     Ok(Current { text, version, checked: Instant::now() })

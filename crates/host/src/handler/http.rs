@@ -1,7 +1,6 @@
 //! The HTTP client of adapters.
 
 use std::{
-    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -11,7 +10,7 @@ use prost::bytes::Bytes;
 use tokio::runtime::Handle as Runtime;
 
 use mixer_adapter_core::{
-    adapter::{Access, Http},
+    adapter::{Access, FileLocation, Http},
     framework::{HttpTransport, Repeatable, SendFuture, TransportError, UnsendableError},
 };
 use mixer_adapter_net::{
@@ -70,9 +69,10 @@ impl HttpTransport for Transport {
         Box::pin(async move { pool?.send(request, timeout, may_repeat).await.map_err(marked) })
     }
 
-    fn with_authorities(&self, file: &Path) -> Result<Arc<dyn HttpTransport>, TransportError> {
-        let options = ClientOptions { authorities: Some(file.to_owned()), ..ClientOptions::default() };
-        let system = Arc::new(SystemClient::from(Client::load(options)?));
+    fn with_authorities(&self, file: FileLocation) -> Result<Arc<dyn HttpTransport>, TransportError> {
+        let options = ClientOptions { authorities: Some(file.path.clone()), ..ClientOptions::default() };
+        let client = Client::load_with(options, Box::new(move |_| file.read()))?;
+        let system = Arc::new(SystemClient::from(client));
         Ok(Arc::new(Self::new(system, self.access.clone(), self.runtime.clone())))
     }
 }

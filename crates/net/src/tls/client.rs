@@ -11,9 +11,11 @@ use tokio_rustls::{
 };
 
 use super::{
-    ClientOptions, HANDSHAKE, Identity, ServerIdentity, TlsError, TlsFile, handshakes::WITH_SERVERS,
-    materials::TlsMaterials, reloader::CertReloader, server_verifier::ServerVerifier,
+    ClientOptions, HANDSHAKE, Identity, ReadFile, ServerIdentity, TlsError, TlsFile,
+    handshakes::WITH_SERVERS, materials::TlsMaterials, reloader::CertReloader,
+    server_verifier::ServerVerifier,
 };
+use crate::read_file;
 
 /// A connection over TLS.
 pub type TlsStream<S = TcpStream> = tokio_rustls::client::TlsStream<S>;
@@ -28,10 +30,7 @@ impl Client {
     /// # Errors
     /// [`TlsError::Disabled`] in builds without TLS.
     pub fn new(options: ClientOptions) -> Result<Arc<Self>, TlsError> {
-        let files = options.files();
-        // Files are read again for each connection; connections are rare.
-        let reloader = CertReloader::new(Duration::ZERO, files, move |materials| config(materials, &options));
-        Ok(Arc::new(Self(reloader)))
+        Ok(Self::with_reader(options, Box::new(read_file)))
     }
 
     /// Creates a client and reads its files.
@@ -39,9 +38,25 @@ impl Client {
     /// # Errors
     /// A file that cannot be used.
     pub fn load(options: ClientOptions) -> Result<Arc<Self>, TlsError> {
-        let client = Self::new(options)?;
+        Self::load_with(options, Box::new(read_file))
+    }
+
+    /// Creates a client and reads its files with `read`, which also reads them again for each connection.
+    ///
+    /// # Errors
+    /// A file that cannot be used.
+    pub fn load_with(options: ClientOptions, read: ReadFile) -> Result<Arc<Self>, TlsError> {
+        let client = Self::with_reader(options, read);
         client.0.check()?;
         Ok(client)
+    }
+
+    fn with_reader(options: ClientOptions, read: ReadFile) -> Arc<Self> {
+        let files = options.files();
+        // Files are read again for each connection; connections are rare.
+        let reloader =
+            CertReloader::new(Duration::ZERO, files, read, move |materials| config(materials, &options));
+        Arc::new(Self(reloader))
     }
 
     /// Opens TLS on a new connection to the server `name`, for `protocols` (ALPN), with the current content of

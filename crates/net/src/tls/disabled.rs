@@ -12,7 +12,7 @@ use std::{
 
 use tokio::net::TcpStream;
 
-use super::{Access, AccessSettings, ClientOptions, Credentials, ServerOptions, TlsError};
+use super::{Access, AccessSettings, ClientOptions, Credentials, ReadFile, ServerOptions, TlsError};
 use crate::Stream;
 
 /// A connection over TLS.
@@ -44,6 +44,14 @@ impl Client {
     /// # Errors
     /// Always [`TlsError::Disabled`].
     pub fn load(_: ClientOptions) -> Result<Arc<Self>, TlsError> {
+        Err(TlsError::Disabled)
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always [`TlsError::Disabled`].
+    pub fn load_with(_: ClientOptions, _: ReadFile) -> Result<Arc<Self>, TlsError> {
         Err(TlsError::Disabled)
     }
 

@@ -10,10 +10,9 @@ use tokio_rustls::rustls::{
 };
 
 use super::{
-    TlsError, TlsFile,
+    ReadFile, TlsError, TlsFile,
     validity::{CertificateFile, Validity, date},
 };
-use crate::read_file;
 
 /// The files of one end of TLS, as they were read together.
 #[derive(PartialEq, Eq)]
@@ -39,11 +38,11 @@ static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> = LazyLock::new(|| {
 type ChainAndKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl TlsMaterials {
-    pub(super) fn read(files: &[(TlsFile, PathBuf)]) -> Result<Self, TlsError> {
+    pub(super) fn read(files: &[(TlsFile, PathBuf)], read: &ReadFile) -> Result<Self, TlsError> {
         files
             .iter()
             .map(|(file, path)| {
-                let content = read_file(path).map_err(|error| TlsError::File {
+                let content = read(path).map_err(|error| TlsError::File {
                     file: *file,
                     path: path.clone(),
                     reason: format!("cannot be read: {error}"),

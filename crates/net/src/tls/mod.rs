@@ -33,7 +33,7 @@ mod validity;
 pub use access::{Access, AccessList, AccessSettings};
 pub use connector::Connector;
 pub use error::{TlsError, TlsFile};
-pub use options::{ClientOptions, Credentials, KeyPair, ServerIdentity, ServerOptions};
+pub use options::{ClientOptions, Credentials, KeyPair, ReadFile, ServerIdentity, ServerOptions};
 pub use system::SystemClient;
 
 #[cfg(not(feature = "tls"))]

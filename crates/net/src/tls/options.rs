@@ -1,7 +1,13 @@
-use std::path::PathBuf;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 #[cfg(feature = "tls")]
 use super::TlsFile;
+
+/// Reads a whole file.
+pub type ReadFile = Box<dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync>;
 
 /// Files for mutual TLS, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]

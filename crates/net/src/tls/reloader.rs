@@ -3,12 +3,13 @@ use std::{convert::Infallible, fmt, path::PathBuf, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{self, Instant};
 
-use super::{TlsError, TlsFile, materials::TlsMaterials, validity::CertificateFile};
+use super::{ReadFile, TlsError, TlsFile, materials::TlsMaterials, validity::CertificateFile};
 
 /// A TLS configuration that follows its files. While they cannot be used, as in the middle of being replaced, the last usable one
 /// stays.
 pub(super) struct CertReloader<T> {
     files: Vec<(TlsFile, PathBuf)>,
+    read: ReadFile,
     build: Box<Build<T>>,
     debounce: Duration,
     state: Mutex<Option<State<T>>>,
@@ -36,9 +37,10 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
     pub(super) fn new(
         debounce: Duration,
         files: Vec<(TlsFile, PathBuf)>,
+        read: ReadFile,
         build: impl Fn(&TlsMaterials) -> Result<T, TlsError> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { files, build: Box::new(build), debounce, state: Mutex::new(None) })
+        Arc::new(Self { files, read, build: Box::new(build), debounce, state: Mutex::new(None) })
     }
 
     /// Returns the configuration as of the current files; waits until they can be used for the first time.
@@ -77,7 +79,7 @@ impl<T: Send + Sync + 'static> CertReloader<T> {
 
     /// Reads the files, and uses them if they changed. Fails only while none were usable yet.
     pub(super) fn check(&self) -> Result<(), TlsError> {
-        let changed = TlsMaterials::read(&self.files).and_then(|materials| {
+        let changed = TlsMaterials::read(&self.files, &self.read).and_then(|materials| {
             if self.state.lock().as_ref().is_some_and(|state| state.materials == materials) {
                 return Ok(None);
             }

@@ -11,7 +11,7 @@ use super::{
     Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
     chain_limit::ClientVerifier, handshakes::WITH_CLIENTS, materials::TlsMaterials, reloader::CertReloader,
 };
-use crate::Stream;
+use crate::{Stream, read_file};
 
 /// The accepting end of mutual TLS, with the list of peers that are allowed.
 #[derive(Debug)]
@@ -118,7 +118,9 @@ fn reloader(options: ServerOptions) -> Arc<CertReloader<ServerConfig>> {
     let own = [(TlsFile::Certificate, certificate), (TlsFile::Key, key)];
     let authorities = client_authorities.map(|authorities| (TlsFile::Authorities, authorities));
     let files = authorities.into_iter().chain(own).collect();
-    CertReloader::new(DEBOUNCE, files, move |materials| config(materials, clients, http1))
+    CertReloader::new(DEBOUNCE, files, Box::new(read_file), move |materials| {
+        config(materials, clients, http1)
+    })
 }
 
 /// Certificates of clients.

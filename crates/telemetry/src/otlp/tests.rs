@@ -5,15 +5,13 @@
 use std::{
     collections::VecDeque,
     future::pending,
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use mixer_adapter_core::{
-    adapter::Access,
-    adapter::Http,
+    adapter::{Access, FileLocation, Http},
     framework::{HttpTransport, SendFuture, TransportError, frame},
     metrics::Events,
 };
@@ -61,7 +59,7 @@ struct FakeCollector {
 }
 
 impl HttpTransport for FakeCollector {
-    fn with_authorities(&self, _: &Path) -> Result<Arc<dyn HttpTransport>, TransportError> {
+    fn with_authorities(&self, _: FileLocation) -> Result<Arc<dyn HttpTransport>, TransportError> {
         Err("the collector has no TLS".into())
     }
 

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
@@ -233,6 +234,24 @@ async fn authorities_that_change_are_trusted_and_the_former_no_more() {
     fs::write(folder.join("ca.pem"), new.pem()).unwrap();
     until(&of_new, address, Result::is_ok).await;
     meet(&of_old, address, "127.0.0.1").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn each_connection_reads_the_files_with_the_reader_of_the_client() {
+    let (authority, other, files) = (Authority::new(), Authority::new(), Files::new());
+    let address = serve(put(&files.path("server"), &authority.issue(&["127.0.0.1"]), &authority)).await;
+    // Without the reader the client would trust the other authority.
+    let own = put(&files.path("client"), &authority.issue(&[CLIENT]), &other);
+    let (trusted, file) = (Arc::new(Mutex::new(authority.pem())), own.authorities.clone());
+    let current = trusted.clone();
+    let read = move |path: &Path| {
+        if path == file { Ok(current.lock().clone().into_bytes()) } else { fs::read(path) }
+    };
+    let client = Client::load_with(ClientOptions::mutual(own, Vec::new()), Box::new(read)).unwrap();
+    meet(&client, address, "127.0.0.1").await.unwrap();
+    *trusted.lock() = other.pem();
+    let error = meet(&client, address, "127.0.0.1").await.unwrap_err();
+    assert!(error.contains("UnknownIssuer"), "{error}");
 }
 
 #[tokio::test]
