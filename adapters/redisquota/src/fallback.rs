@@ -1,6 +1,6 @@
 //! Decisions without Redis.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use mixer_adapter_core::{
     Grant, LimitState, QuotaRequest,
@@ -24,6 +24,19 @@ pub(super) struct Fallback {
     /// Only for `LOCAL`.
     shares: Mutex<Shares>,
     without_room: Events,
+}
+
+/// An amount of the share of this server that a trip can be granted.
+pub(super) struct Reserved<'f> {
+    shares: &'f Mutex<Shares>,
+    counter: SharedFingerprint,
+    pub(super) amount: i64,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.shares.lock().unreserve(self.counter, self.amount);
+    }
 }
 
 /// A request that is decided.
@@ -53,7 +66,7 @@ impl Fallback {
     }
 
     /// Returns whether this server grants shares of a limit. Allocations are not granted: nobody could release them.
-    fn has_shares(&self, limit: Limit) -> bool {
+    pub(super) fn has_shares(&self, limit: Limit) -> bool {
         self.on_error == OnError::Local && limit.valid.is_some()
     }
 
@@ -73,11 +86,23 @@ impl Fallback {
         }
     }
 
-    /// Returns whether the share of this server has an amount left. Without shares there is nothing to exceed.
-    pub(super) fn has_left(&self, undecided: Undecided<'_>, amount: i64, divided: Option<Divided>) -> bool {
+    /// Reserves one of `amounts` of the share of this server for a trip, the largest that is left, or 0. Returns `None` if the counter
+    /// has no share, so that only Redis bounds the trip.
+    pub(super) fn reserve(
+        &self,
+        undecided: Undecided<'_>,
+        amounts: RangeInclusive<i64>,
+        divided: Option<Divided>,
+    ) -> Option<Reserved<'_>> {
         let Undecided { leased, limit, now, .. } = undecided;
-        !self.has_shares(limit)
-            || divided.is_some_and(|divided| self.shares.lock().has_left(leased, amount, divided, now))
+        if !self.has_shares(limit) {
+            return None;
+        }
+        let amount = match divided {
+            Some(divided) => self.shares.lock().reserve(leased, amounts, divided, now)?,
+            None => 0,
+        };
+        Some(Reserved { shares: &self.shares, counter: leased.counter, amount })
     }
 
     /// Decides about a request. Without `divided` the share is unknown; `repeated` has the last answers.

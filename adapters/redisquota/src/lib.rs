@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use self::{
     clock::Clock,
     config::params::OnError,
-    fallback::{Fallback, Undecided},
+    fallback::{Fallback, Reserved, Undecided},
     lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
     share::Divided,
     store::{Counted, CounterCall, Store},
@@ -251,25 +251,26 @@ impl RedisQuota {
             }
         }
         let was_away = self.store.client.was_away();
-        let Some(counted) = self.trip(&call, undecided, leases, was_away, wait).await else {
-            let divided = self.divided(leases, counter);
+        let Some(counted) = self.trip(call, undecided, leases, was_away, wait).await else {
+            let leases = leases.map(|leases| leases.lock());
+            let divided = self.divided(leases.as_deref(), counter);
             return Ok(known.unwrap_or_else(|| self.fallback.decide(undecided, divided, &self.repeated)));
         };
         let grant = grant(counted, request, limit);
         if let Some(known) = known {
             return Ok(grant.limit().map_or(known, |state| known.with_limit(state)));
         }
-        self.note_counted(&counted, undecided, was_away);
         if leases.is_some() {
             self.repeated.store(&instance.name, request, grant, now);
         }
         Ok(grant)
     }
 
-    /// Has Redis count a call, and stores the lease that it gives. Returns `None` if the call is to be decided without Redis.
+    /// Has Redis count a call, and notes what it grants and the lease that it gives. Returns `None` if the call is to be decided
+    /// without Redis. After Redis was away, shares bound its grants, too, until all servers have reported.
     async fn trip(
         &self,
-        call: &CounterCall,
+        mut call: CounterCall,
         undecided: Undecided<'_>,
         leases: Option<&Arc<Mutex<Leases>>>,
         was_away: bool,
@@ -281,55 +282,68 @@ impl RedisQuota {
             leases,
             counter: call.counter,
             id: call.trip.id,
-            was_sent: true,
+            was_sent: false,
         });
-        if was_away && self.exceeds_share(call, undecided, leases) {
-            if let Some(taking) = &mut taking {
-                taking.was_sent = false;
-            }
+        if was_away && !self.store.client.is_connected() {
             return None;
         }
-        let begin = Instant::now();
-        let counted = self.count(call, undecided, wait).await;
-        if counted.is_ok() {
-            self.counts.trip_seconds.with([instance]).observe(begin.elapsed().as_secs_f64());
+        // Dropped after the grant is noted.
+        let reserved = if was_away { self.reserve(&call, undecided, leases) } else { None };
+        if let Some(reserved) = &reserved {
+            if reserved.amount == 0 {
+                return None;
+            }
+            call.amount = call.amount.min(reserved.amount);
+            call.trip.wanted = call.trip.wanted.min(reserved.amount - call.amount);
         }
         if let Some(taking) = &mut taking {
-            match &counted {
-                Ok(counted) => {
-                    taking.leases.lock().taken(call.counter, &call.trip, given_lease(counted, call), now);
-                }
-                Err(error) => taking.was_sent = !matches!(error, ClientError::Away),
-            }
+            taking.was_sent = true;
         }
-        if let Err(error) = &counted {
-            tracing::debug!(%error, quota = instance, "a quota is decided without Redis");
+        let begin = Instant::now();
+        let counted = self.count(&call, undecided, wait).await;
+        match &counted {
+            Ok(counted) => {
+                self.counts.trip_seconds.with([instance]).observe(begin.elapsed().as_secs_f64());
+                if let Some(taking) = &taking {
+                    taking.leases.lock().taken(call.counter, &call.trip, given_lease(counted, &call), now);
+                }
+                self.note_counted(counted, call.amount, undecided, was_away);
+            }
+            Err(error) => {
+                if let Some(taking) = &mut taking {
+                    taking.was_sent = !matches!(error, ClientError::Away);
+                }
+                tracing::debug!(%error, quota = instance, "a quota is decided without Redis");
+            }
         }
         counted.ok()
     }
 
-    /// Returns whether a call requests more than the share of this server. After Redis was away, shares bound its grants, too, until
-    /// all servers have reported.
-    fn exceeds_share(
+    /// Reserves an amount of the share of this server for a trip: the requested one and a lease, or less. Returns `None` if no share
+    /// bounds the call.
+    fn reserve(
         &self,
         call: &CounterCall,
         undecided: Undecided<'_>,
         leases: Option<&Arc<Mutex<Leases>>>,
-    ) -> bool {
+    ) -> Option<Reserved<'_>> {
         if call.amount <= 0 || call.past_limit {
-            return false;
+            return None;
         }
+        let least = if call.best_effort { 1 } else { call.amount };
         // A lease is at most a hundredth of the limit.
         let most = call.amount.saturating_add(call.trip.wanted.min(call.max / 100));
-        !self.fallback.has_left(undecided, most, self.divided(leases, call.counter))
+        // Until the amount is reserved, so that no other trip takes a lease.
+        let leases = leases.map(|leases| leases.lock());
+        self.fallback.reserve(undecided, least..=most, self.divided(leases.as_deref(), call.counter))
     }
 
-    /// Notes the state of a counter after a call, for refusals because of leases and for the share of this server.
-    fn note_counted(&self, counted: &Counted, undecided: Undecided<'_>, was_away: bool) {
-        let Undecided { instance, request, limit, .. } = undecided;
+    /// Notes the state of a counter after a call for `amount`, for refusals because of leases and for the share of this server.
+    fn note_counted(&self, counted: &Counted, amount: i64, undecided: Undecided<'_>, was_away: bool) {
+        let Undecided { instance, limit, .. } = undecided;
         let in_use = counted.used - counted.leased;
-        let is_refused = !counted.is_repeated && request.amount > 0 && counted.granted == 0;
-        if is_refused && in_use.saturating_add(request.amount) <= limit.max {
+        let is_refused = !counted.is_repeated && amount > 0 && counted.granted == 0;
+        if is_refused && in_use.saturating_add(amount) <= limit.max {
             self.counts.early_refusals.with([instance]).inc();
         }
         // Redis may have counted just now, and the amount is in use for a window.
@@ -355,9 +369,9 @@ impl RedisQuota {
     }
 
     /// Returns the number of servers and the leased amount; `None` if Redis was never reached.
-    fn divided(&self, leases: Option<&Arc<Mutex<Leases>>>, counter: SharedFingerprint) -> Option<Divided> {
+    fn divided(&self, leases: Option<&Leases>, counter: SharedFingerprint) -> Option<Divided> {
         let servers = self.store.client.servers()?;
-        let leased = leases.map_or(0, |leases| leases.lock().left(counter, self.opened.elapsed()));
+        let leased = leases.map_or(0, |leases| leases.left(counter, self.opened.elapsed()));
         Some(Divided { servers, leased })
     }
 

@@ -1,14 +1,14 @@
 //! The share of a limit that a server grants while the store is away, and its reports to the store. A state machine without
 //! socket or clock (docs/decisions/0022-shares-without-redis.md).
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, ops::RangeInclusive, time::Duration};
 
 use mixer_adapter_core::QuotaRequest;
 use mixer_adapter_quota::{Counter, SharedFingerprint, Span};
 
 use super::lease::Leased;
 
-/// The maximum number of counters. Further counters grant nothing.
+/// The maximum number of counters. Nothing is granted from the shares of further ones.
 const MOST_COUNTERS: usize = 64 * 1024;
 /// The number of parts of a window, which bounds the memory of a counter. Amounts of a part become free together.
 const PARTS: u32 = 16;
@@ -45,6 +45,8 @@ struct Known {
     granted: Counter,
     /// Amounts granted from the share that are in no report yet.
     unsent: Counter,
+    /// Amounts that trips under way can still be granted.
+    pending: i64,
     /// The report that the store has not answered.
     report: Option<Report>,
     trip: Option<LastTrip>,
@@ -65,7 +67,7 @@ impl Known {
         // One part more than the window, so that no amount is free before its window is over.
         let tick = leased.window.length() / PARTS + Duration::from_nanos(1);
         let counter = || Counter::new(Some(Span { tick, ticks: u64::from(PARTS) + 1 }));
-        Self { leased, granted: counter(), unsent: counter(), report: None, trip: None }
+        Self { leased, granted: counter(), unsent: counter(), pending: 0, report: None, trip: None }
     }
 
     fn grant(&mut self, amount: i64, now: Duration) {
@@ -90,8 +92,8 @@ impl Known {
             let part = trip.used / servers + i64::from(trip.used % servers > 0);
             part.saturating_add(trip.granted)
         });
-        let used = of_all.max(self.granted.in_use(now)).saturating_add(divided.leased);
-        max / servers - used
+        let used = of_all.max(self.granted.in_use(now));
+        max / servers - used.saturating_add(divided.leased).saturating_add(self.pending)
     }
 
     /// Returns the last trip, if amounts that it found can be in use: leases that others held are granted for up to half a window,
@@ -145,9 +147,27 @@ impl Shares {
         }
     }
 
-    /// Returns whether the share has an amount left.
-    pub(super) fn has_left(&mut self, leased: Leased, amount: i64, divided: Divided, now: Duration) -> bool {
-        self.known(leased).is_some_and(|known| amount <= known.left(leased.max, divided, now))
+    /// Reserves one of `amounts` for a trip, the largest that the share has left, or 0; `None` if there are too many counters. The
+    /// caller ends the trip with [`unreserve`](Self::unreserve), after the amount that it was granted is noted.
+    pub(super) fn reserve(
+        &mut self,
+        leased: Leased,
+        amounts: RangeInclusive<i64>,
+        divided: Divided,
+        now: Duration,
+    ) -> Option<i64> {
+        let known = self.known(leased)?;
+        let most = known.left(leased.max, divided, now).min(*amounts.end());
+        let reserved = if most < *amounts.start() { 0 } else { most };
+        known.pending += reserved;
+        Some(reserved)
+    }
+
+    /// Ends the reservation of a trip.
+    pub(super) fn unreserve(&mut self, counter: SharedFingerprint, reserved: i64) {
+        if let Some(known) = self.counters.get_mut(&counter) {
+            known.pending -= reserved;
+        }
     }
 
     /// Grants an amount from the share, or releases a negative one; `None` if there are too many counters.
@@ -205,7 +225,10 @@ impl Shares {
             if !is_reported {
                 unreported.push(known.leased);
             }
-            !is_reported || known.granted.in_use(now) > 0 || known.last_trip(now).is_some()
+            !is_reported
+                || known.pending > 0
+                || known.granted.in_use(now) > 0
+                || known.last_trip(now).is_some()
         });
         unreported
     }

@@ -1,7 +1,7 @@
 //! Shares of three servers, in any order of requests, losses of the store and time.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -30,6 +30,10 @@ enum Event {
     Request(usize, i64),
     /// A request of a server that its lease covers, if it has one.
     FromLease(usize, i64),
+    /// After the store was away, a server sends a request without a lease.
+    Send(usize, i64),
+    /// The store answers the first one that was sent.
+    Answer(usize),
     /// A server reports. The answer arrives, or is lost.
     Report(usize, bool),
     /// The store is away.
@@ -47,6 +51,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         prop_oneof![
             12 => (server.clone(), 1..90_i64).prop_map(|(server, amount)| Event::Request(server, amount)),
             3 => (server.clone(), 1..9_i64).prop_map(|(server, amount)| Event::FromLease(server, amount)),
+            3 => (server.clone(), 1..90_i64).prop_map(|(server, amount)| Event::Send(server, amount)),
+            3 => server.clone().prop_map(Event::Answer),
             3 => (server, any::<bool>()).prop_map(|(server, arrives)| Event::Report(server, arrives)),
             1 => Just(Event::Lose),
             1 => Just(Event::Return),
@@ -79,16 +85,24 @@ impl Store {
         }
     }
 
-    /// Ends the lease of a server, and returns the amount granted and the next lease.
-    fn call(&mut self, server: usize, returned: i64, amount: i64, now: u64) -> (i64, i64) {
-        self.leases[server] = 0;
-        self.slots.push((now / TICK, returned));
+    /// Returns the amount granted.
+    fn count(&mut self, amount: i64, now: u64) -> i64 {
         if self.used(now) + amount > MAX {
-            return (0, 0);
+            return 0;
         }
         self.slots.push((now / TICK, amount));
-        self.leases[server] = LEASE.min(MAX - self.used(now));
-        (amount, self.leases[server])
+        amount
+    }
+
+    /// Ends the lease of a server, and returns the amount granted and the next lease.
+    fn call(&mut self, server: usize, returned: i64, amount: i64, wanted: i64, now: u64) -> (i64, i64) {
+        self.leases[server] = 0;
+        self.slots.push((now / TICK, returned));
+        let granted = self.count(amount, now);
+        if granted > 0 {
+            self.leases[server] = wanted.min(MAX - self.used(now));
+        }
+        (granted, self.leases[server])
     }
 }
 
@@ -105,6 +119,8 @@ struct Server {
     lease: i64,
     lease_used: i64,
     lease_end: u64,
+    /// The amounts that were sent and reserved.
+    sent: VecDeque<(i64, i64)>,
     /// What others were granted since the last trip that this server noted.
     unseen: i64,
 }
@@ -139,6 +155,7 @@ impl Servers {
             lease: 0,
             lease_used: 0,
             lease_end: 0,
+            sent: VecDeque::new(),
             unseen: 0,
         };
         Self {
@@ -198,16 +215,43 @@ impl Servers {
         let time = self.time();
         let state = &mut self.servers[server];
         let divided = state.divided(self.now);
-        if self.phase == Phase::Back && !state.shares.has_left(LEASED, amount + LEASE, divided, time) {
-            return self.grant_of_share(server, amount);
+        let mut reserved = 0;
+        let mut wanted = LEASE;
+        if self.phase == Phase::Back {
+            reserved = state.shares.reserve(LEASED, amount..=amount + LEASE, divided, time).unwrap();
+            if reserved == 0 {
+                return self.grant_of_share(server, amount);
+            }
+            wanted = reserved - amount;
         }
-        let (granted, lease) = self.store.call(server, state.lease_used, amount, self.now);
+        let (granted, lease) = self.store.call(server, state.lease_used, amount, wanted, self.now);
         (state.lease, state.lease_used, state.lease_end) = (lease, 0, self.now + LIFE);
         state.shares.note_granted(LEASED, granted, time);
+        state.shares.unreserve(LEASED.counter, reserved);
         self.grant(server, granted, lease);
         if self.phase == Phase::Connected {
             self.note_used(server);
         }
+    }
+
+    fn send(&mut self, server: usize, amount: i64) {
+        let time = self.time();
+        let state = &mut self.servers[server];
+        let divided = state.divided(self.now);
+        let reserved = state.shares.reserve(LEASED, amount..=amount, divided, time).unwrap();
+        if reserved > 0 {
+            state.sent.push_back((amount, reserved));
+        }
+    }
+
+    fn answer(&mut self, server: usize) {
+        let time = self.time();
+        let state = &mut self.servers[server];
+        let Some((amount, reserved)) = state.sent.pop_front() else { return };
+        let granted = self.store.count(amount, self.now);
+        state.shares.note_granted(LEASED, granted, time);
+        state.shares.unreserve(LEASED.counter, reserved);
+        self.grant(server, granted, 0);
     }
 
     fn grant_of_lease(&mut self, server: usize, amount: i64) {
@@ -220,6 +264,16 @@ impl Servers {
         }
     }
 
+    /// Ends the connections of all servers, and so what they sent.
+    fn lose(&mut self) {
+        self.phase = Phase::Away;
+        for server in &mut self.servers {
+            for (_, reserved) in server.sent.drain(..) {
+                server.shares.unreserve(LEASED.counter, reserved);
+            }
+        }
+    }
+
     /// Applies an event. If servers see all, each has made a trip just before the store is lost.
     fn apply(&mut self, event: Event, see_all: bool) {
         match (event, self.phase) {
@@ -227,6 +281,8 @@ impl Servers {
             (Event::FromLease(server, amount), _) => self.grant_of_lease(server, amount),
             (Event::Request(server, amount), Phase::Away) => self.grant_of_share(server, amount),
             (Event::Request(server, amount), _) => self.trip(server, amount),
+            (Event::Send(server, amount), Phase::Back) => self.send(server, amount),
+            (Event::Answer(server), _) => self.answer(server),
             (Event::Report(server, arrives), Phase::Back) => self.report(server, arrives),
             (Event::Lose, Phase::Connected) => {
                 if see_all {
@@ -234,9 +290,9 @@ impl Servers {
                 }
                 let unseen: i64 = self.servers.iter().map(|server| server.unseen).sum();
                 self.excess += unseen / 3 + i64::from(unseen % 3 > 0);
-                self.phase = Phase::Away;
+                self.lose();
             }
-            (Event::Lose, Phase::Back) => self.phase = Phase::Away,
+            (Event::Lose, Phase::Back) => self.lose(),
             (Event::Return, Phase::Away) => self.phase = Phase::Back,
             (Event::Settle, Phase::Back) => {
                 (0..3).for_each(|server| self.report(server, true));
@@ -311,11 +367,33 @@ fn a_share_is_at_most_an_equal_part_of_what_the_last_trip_left() {
     );
     assert_eq!(grant(&mut shares, 1, OF_THREE, at(0)), 0);
     // The number of servers is that of the decision: 500, less 301 and 132.
-    assert!(!shares.has_left(LEASED, 68, Divided { servers: 2, leased: 0 }, at(0)));
-    assert!(shares.has_left(LEASED, 67, Divided { servers: 2, leased: 0 }, at(0)));
+    assert_eq!(shares.reserve(LEASED, 68..=68, Divided { servers: 2, leased: 0 }, at(0)), Some(0));
+    assert_eq!(shares.reserve(LEASED, 67..=67, Divided { servers: 2, leased: 0 }, at(0)), Some(67));
+    shares.unreserve(LEASED.counter, 67);
     // Others can use what they held as leases for half a window, and that counts for a window.
     assert_eq!(grant(&mut shares, 1, OF_THREE, at(TICK * TICKS + LIFE - 1)), 0);
     assert_eq!(grant(&mut shares, 333, OF_THREE, at(TICK * TICKS + LIFE)), 333);
+}
+
+#[test]
+fn trips_at_the_same_time_are_granted_no_more_than_the_share() {
+    let mut shares = Shares::new(0);
+    shares.note_used(LEASED, 601, at(0));
+    // 333, less 201: a request with a lease, and one with a smaller lease.
+    assert_eq!(shares.reserve(LEASED, 60..=70, OF_THREE, at(0)), Some(70));
+    assert_eq!(shares.reserve(LEASED, 60..=70, OF_THREE, at(0)), Some(62));
+    assert_eq!(shares.reserve(LEASED, 1..=1, OF_THREE, at(0)), Some(0));
+    assert_eq!(grant(&mut shares, 1, OF_THREE, at(0)), 0);
+    // The store grants the first request without a lease, and refuses the other one.
+    shares.note_granted(LEASED, 60, at(0));
+    shares.unreserve(LEASED.counter, 70);
+    shares.unreserve(LEASED.counter, 62);
+    // A counter is not forgotten during a trip.
+    assert_eq!(shares.reserve(LEASED, 72..=72, OF_THREE, at(0)), Some(72));
+    assert_eq!((shares.sweep(at(5000)), shares.counters.len()), (Vec::new(), 1));
+    assert_eq!(grant(&mut shares, 262, OF_THREE, at(5000)), 0);
+    shares.unreserve(LEASED.counter, 72);
+    assert_eq!((shares.sweep(at(5000)), shares.counters.len()), (Vec::new(), 0));
 }
 
 #[test]
@@ -360,7 +438,7 @@ fn without_room_for_a_counter_nothing_is_granted() {
         shares.note_granted(leased, 1, at(0));
     }
     assert_eq!(shares.grant(LEASED, &QuotaRequest::new(1), ALONE, at(0)), None);
-    assert!(!shares.has_left(LEASED, 1, ALONE, at(0)));
+    assert_eq!(shares.reserve(LEASED, 1..=1, ALONE, at(0)), None);
     assert!(shares.sweep(at(5000)).is_empty());
     assert_eq!(grant(&mut shares, 1, ALONE, at(5000)), 1);
 }
