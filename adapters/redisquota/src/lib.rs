@@ -26,6 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::stream::{self, StreamExt as _};
 use mixer_adapter_core::{
     Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest,
     metrics::{Counter, Gauge, Histogram, Metrics, Series, exponential_buckets},
@@ -58,6 +59,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of returning expired and idle leases, and of reporting grants that were made without Redis.
 const SWEEP: Duration = Duration::from_secs(1);
+/// The number of counters that are reported at the same time.
+const MOST_REPORTS: usize = 64;
 /// Time in which a closing handler returns leases and reports grants that were made without Redis.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -500,14 +503,15 @@ async fn report(
     Ok(())
 }
 
-/// Reports all counters; stops at the first error.
+/// Reports all counters, as long as there is a connection.
 async fn report_all(fallback: &Fallback, store: &Store, timeout: Duration, opened: Clock) {
-    for leased in fallback.sweep(opened.elapsed()) {
+    let reports = stream::iter(fallback.sweep(opened.elapsed()));
+    let sent = reports.for_each_concurrent(MOST_REPORTS, |leased| async move {
         if let Err(error) = report(fallback, store, leased, timeout, opened).await {
             tracing::debug!(%error, "Redis did not count what was granted without it");
-            return;
         }
-    }
+    });
+    sent.await;
 }
 
 async fn keep_reporting(fallback: Arc<Fallback>, store: Arc<Store>, timeout: Duration, opened: Clock) {

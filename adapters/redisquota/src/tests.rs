@@ -419,6 +419,34 @@ async fn redis_counts_once_what_servers_granted_without_it() {
     assert_eq!(counted(&redis), 10);
 }
 
+#[tokio::test]
+async fn a_counter_that_redis_cannot_count_delays_no_reports_of_others() {
+    let Some(redis) = Redis::start() else { return };
+    let names: Vec<String> = (0..9).map(|number| format!("q{number}")).collect();
+    let quotas = names.iter().map(|name| limit(name, 10)).collect();
+    let (handler, _context) = open(redis.port(), patient(quotas, params::OnError::Local)).await;
+    for name in &names {
+        assert_eq!(ask(&handler, name, 1).await, 1);
+    }
+    let keys = redis.command(&["KEYS", "redisquota:{*}"]);
+    let keys: Vec<&str> = keys.lines().filter(|line| line.starts_with("redisquota:{")).collect();
+    assert_eq!(keys.len(), names.len());
+    for key in &keys {
+        redis.command(&["SET", key, "text"]);
+    }
+    // Of the shares.
+    for name in &names {
+        assert_eq!(ask(&handler, name, 2).await, 2);
+    }
+    redis.command(&["DEL", keys[0]]);
+    let reported = async {
+        while !redis.command(&["HGET", keys[0], "used"]).ends_with("\r\n2\r\n") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), reported).await.unwrap();
+}
+
 #[test]
 fn faults_of_servers_name_their_field_and_show_no_password() {
     let faults =
