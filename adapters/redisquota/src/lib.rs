@@ -72,7 +72,7 @@ pub struct RedisQuota {
     timeout: Duration,
     store: Arc<Store>,
     fallback: Arc<Fallback>,
-    /// The answers of this server, which include those from leases.
+    /// The answers of this server about limits of which it grants leases or shares.
     repeated: Dedup,
     leases: Option<Arc<Mutex<Leases>>>,
     counts: Counts,
@@ -239,18 +239,21 @@ impl RedisQuota {
         };
         let is_leasable = limit.valid.is_some() && limit.max >= SMALLEST_LIMIT && !request.past_limit;
         let leases = self.leases.as_ref().filter(|_| is_leasable && request.amount != 0);
+        // Redis does not know what leases and shares grant.
+        let has_answers = leases.is_some() || request.amount != 0 && self.fallback.has_shares(limit);
         let mut known = None;
-        if let Some(leases) = leases {
-            let mut leases = leases.lock();
+        if has_answers {
+            let mut leases = leases.map(|leases| leases.lock());
             known = self.repeated.find(&instance.name, request, now);
-            match known {
-                Some(grant) if !request.report_limit => return Ok(grant),
+            match (known, &mut leases) {
+                (Some(grant), _) if !request.report_limit => return Ok(grant),
                 // Only the state of the limit is missing.
-                Some(_) => (call.amount, call.repeatable) = (0, None),
-                None => match take(&mut leases, &instance.name, &call, now) {
+                (Some(_), _) => (call.amount, call.repeatable) = (0, None),
+                (None, Some(leases)) => match take(leases, &instance.name, &call, now) {
                     Ok(leased) => return Ok(self.grant_leased(leased, undecided)),
                     Err(trip) => call.trip = trip,
                 },
+                (None, None) => {}
             }
         }
         let was_away = self.store.client.was_away();
@@ -263,7 +266,7 @@ impl RedisQuota {
         if let Some(known) = known {
             return Ok(grant.limit().map_or(known, |state| known.with_limit(state)));
         }
-        if leases.is_some() {
+        if has_answers {
             self.repeated.store(&instance.name, request, grant, now);
         }
         Ok(grant)

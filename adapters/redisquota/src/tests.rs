@@ -420,6 +420,35 @@ async fn redis_counts_once_what_servers_granted_without_it() {
 }
 
 #[tokio::test]
+async fn a_repeated_call_gets_its_answer_without_redis_and_after_it() {
+    let Some(redis) = Redis::start() else { return };
+    let params = Params {
+        min_deduplication_duration: seconds(3600),
+        ..patient(vec![limit("q", 10)], params::OnError::Local)
+    };
+    let (handler, _context) = open(redis.port(), params).await;
+    let ask = async |amount: i64, id: &str| {
+        let instance = quota::InstanceMsg { name: "q".to_owned(), ..Default::default() };
+        let request = QuotaRequest::new(amount).with_dedup_id(id);
+        handler.handle(Call::for_quota(instance, request)).await.unwrap().granted()
+    };
+    assert_eq!(ask(6, "of Redis").await, 6);
+    redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
+    assert_eq!((ask(4, "of the share").await, ask(1, "none").await), (4, 0));
+    assert!(!handler.store.client.is_connected());
+    assert_eq!((ask(6, "of Redis").await, ask(4, "of the share").await), (6, 4));
+    redis.command(&["REPLICAOF", "NO", "ONE"]);
+    eventually(&handler, true).await;
+    assert_eq!((ask(6, "of Redis").await, ask(4, "of the share").await, ask(1, "none").await), (6, 4, 0));
+    let reported = async {
+        while counted(&redis) != 10 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), reported).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_counter_that_redis_cannot_count_delays_no_reports_of_others() {
     let Some(redis) = Redis::start() else { return };
     let names: Vec<String> = (0..9).map(|number| format!("q{number}")).collect();
