@@ -124,7 +124,7 @@ impl SessionArgs {
         };
         if servers.exposes_password() {
             return Err(usage!(
-                "the passwords of --sessions are sent to other machines over TLS only: write rediss:// in --sessions"
+                "the passwords of --sessions are sent to other machines, which Sentinels can name, over TLS only: write rediss:// in --sessions"
             ));
         }
         if self.sessions_ca_file.is_some() && !servers.tls {

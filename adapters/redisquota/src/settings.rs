@@ -136,7 +136,7 @@ fn servers(params: &Params, faults: &mut Faults<'_>) -> Option<Servers> {
     };
     if servers.exposes_password() {
         let field = if params.password_file.is_empty() { "sentinel_password_file" } else { "password_file" };
-        faults.push(field, "would be sent without TLS; write rediss:// in url");
+        faults.push(field, "can be sent to another machine without TLS; write rediss:// in url");
     }
     if !params.ca_file.is_empty() && !servers.tls {
         faults.push("ca_file", "is for TLS; write rediss:// in url");

@@ -508,6 +508,14 @@ fn faults_of_servers_name_their_field_and_show_no_password() {
     };
     let exposed = faults(exposed);
     assert!(exposed.starts_with("sentinel_password_file: ") && exposed.contains("rediss://"), "{exposed}");
+    let named_by_sentinels = Params {
+        url: "redis://127.0.0.1".to_owned(),
+        sentinel_master: "quotas".to_owned(),
+        password_file: file(),
+        ..Default::default()
+    };
+    let exposed = faults(named_by_sentinels);
+    assert!(exposed.starts_with("password_file: ") && exposed.contains("rediss://"), "{exposed}");
     let bucket = params::Quota { bucket_duration: seconds(3600), ..limit("q", 1) };
     assert!(faults(patient(vec![bucket], params::OnError::Deny)).starts_with("quotas[0].bucket_duration: "));
 }

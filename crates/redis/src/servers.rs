@@ -97,10 +97,43 @@ impl Servers {
         })
     }
 
-    /// Returns whether a password would be sent to another machine without TLS.
+    /// Returns whether a password can be sent to another machine without TLS. Sentinels and nodes of a cluster on this machine can name
+    /// servers on others.
     pub fn exposes_password(&self) -> bool {
         let is_local = self.addresses.iter().all(|(host, _)| is_this_machine(host));
-        let has_password = !self.password_file.is_empty() || !self.sentinel_password_file.is_empty();
-        has_password && !self.tls && !is_local
+        let is_server_local = is_local && self.topology == Topology::Single;
+        !self.tls
+            && (!self.password_file.is_empty() && !is_server_local
+                || !self.sentinel_password_file.is_empty() && !is_local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn without_tls_passwords_are_for_servers_that_the_url_names_on_this_machine() {
+        let sentinel = || Topology::Sentinel("quotas".to_owned());
+        for (url, topology, exposes, exposes_of_sentinels) in [
+            ("redis://127.0.0.1", Topology::Single, false, false),
+            ("redis://[::1],localhost", sentinel(), true, false),
+            ("redis://127.0.0.1", Topology::Cluster, true, false),
+            ("redis://host", Topology::Single, true, true),
+            ("redis://127.0.0.1,host", sentinel(), true, true),
+            ("rediss://host", Topology::Single, false, false),
+            ("rediss://host", sentinel(), false, false),
+            ("rediss://host", Topology::Cluster, false, false),
+        ] {
+            let named = Servers { topology, ..Servers::parse(url).unwrap() };
+            let file = || "file".to_owned();
+            let of_server = Servers { password_file: file(), ..named.clone() };
+            let of_sentinels = Servers { sentinel_password_file: file(), ..named.clone() };
+            assert!(!named.exposes_password(), "{named:?}");
+            assert_eq!(of_server.exposes_password(), exposes, "{of_server:?}");
+            assert_eq!(of_sentinels.exposes_password(), exposes_of_sentinels, "{of_sentinels:?}");
+        }
     }
 }

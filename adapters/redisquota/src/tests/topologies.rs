@@ -89,16 +89,21 @@ async fn sentinels_and_their_master_have_passwords_of_their_own() {
         std::fs::write(&path, name).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let params = |sentinel_password_file| Params {
-        url: format!("redis://127.0.0.1:{}", sentinel.port()),
-        sentinel_master: "quotas".to_owned(),
-        password_file: file("of-redis"),
-        sentinel_password_file,
-        ..patient(vec![limit("q", 9)], params::OnError::Deny)
+    let open = async |sentinel_password_file: String| {
+        let params = Params {
+            url: format!("redis://127.0.0.1:{}", sentinel.port()),
+            sentinel_master: "quotas".to_owned(),
+            ..patient(vec![limit("q", 9)], params::OnError::Deny)
+        };
+        let mut settings: RedisQuotaSettings = Faults::parse(params).unwrap();
+        // A configuration needs TLS for them.
+        settings.servers.password_file = file("of-redis");
+        settings.servers.sentinel_password_file = sentinel_password_file;
+        RedisQuota::new(settings, &Context::detached(()), CLOCK).await.unwrap()
     };
-    let handler: RedisQuota = Context::detached(()).open_handler(params(file("of-redis"))).await.unwrap();
+    let handler = open(file("of-redis")).await;
     assert_eq!((ask(&handler, "q", 1).await, handler.store.client.is_connected()), (0, false));
-    let handler: RedisQuota = Context::detached(()).open_handler(params(file("of-sentinels"))).await.unwrap();
+    let handler = open(file("of-sentinels")).await;
     recovers(&handler).await;
 }
 
