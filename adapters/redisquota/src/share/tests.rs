@@ -388,8 +388,8 @@ fn trips_at_the_same_time_are_granted_no_more_than_the_share() {
     shares.note_granted(LEASED, 60, at(0));
     shares.unreserve(LEASED.counter, 70);
     shares.unreserve(LEASED.counter, 62);
-    // A counter is not forgotten during a trip.
-    assert_eq!(shares.reserve(LEASED, 72..=72, OF_THREE, at(0)), Some(72));
+    // What is left; and a counter is not forgotten during a trip.
+    assert_eq!(shares.reserve(LEASED, 1..=100, OF_THREE, at(0)), Some(72));
     assert_eq!((shares.sweep(at(5000)), shares.counters.len()), (Vec::new(), 1));
     assert_eq!(grant(&mut shares, 262, OF_THREE, at(5000)), 0);
     shares.unreserve(LEASED.counter, 72);
