@@ -1,6 +1,9 @@
 //! The configuration.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use mixer_adapter_core::{
     adapter::{Faults, Settings, is_framing_header},
@@ -99,9 +102,13 @@ impl Settings for AuthZenSettings {
 
 impl ContextHeader {
     fn parse(field: &str, given: BTreeMap<String, String>, faults: &mut Faults<'_>) -> Vec<Self> {
+        let mut names = BTreeSet::new();
         let parsed = given.into_iter().filter_map(|(name, pointer)| {
             let field = format!("{field}[{name:?}]");
             let name = faults.check(&field, name.parse::<HeaderName>())?;
+            if !names.insert(name.to_string()) {
+                faults.push(&field, format!("{name} is set twice; names of headers have no case"));
+            }
             if is_framing_header(&name) || name == header::HOST {
                 faults.push(&field, format!("{name} cannot be changed"));
             }

@@ -34,6 +34,7 @@ mixer_adapter::testing::compliance!(
     refuses("timeout", "{url: 'http://127.0.0.1:9', timeout: 0s}"),
     refuses("caching_interval", "{url: 'http://127.0.0.1:9', caching_interval: 25h}"),
     refuses(r#"upstream_headers["Host"]"#, "{url: 'http://127.0.0.1:9', upstream_headers: {Host: /host}}"),
+    refuses(r#"client_headers["x-a"]"#, "{url: 'http://127.0.0.1:9', client_headers: {X-A: /a, x-a: /b}}"),
     refuses(r#"client_headers["te"]"#, "{url: 'http://127.0.0.1:9', client_headers: {te: /te}}"),
     refuses(r#"client_headers[":path"]"#, "{url: 'http://127.0.0.1:9', client_headers: {':path': /path}}"),
     refuses(r#"client_headers["x-a"]"#, "{url: 'http://127.0.0.1:9', client_headers: {x-a: a}}")

@@ -111,7 +111,13 @@ impl HttpError {
             Self::Pooled(error) => {
                 error.source().and_then(|cause| cause.downcast_ref::<Self>()).is_some_and(Self::is_unsendable)
             }
-            _ => false,
+            Self::Connect { .. }
+            | Self::Tls(_)
+            | Self::Http(_)
+            | Self::Body(_)
+            | Self::TooLong(_)
+            | Self::NoMemory
+            | Self::Timeout(_) => false,
         }
     }
 }
