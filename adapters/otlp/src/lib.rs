@@ -139,7 +139,7 @@ impl Handle<TraceSpan> for Otlp {
 mixer_adapter::testing::compliance!(
     Otlp,
     config(
-        "{url: http://127.0.0.1:9, timeout: 100ms, metrics: [{instance_name: example.instance.istio-system, kind: COUNTER}]}"
+        "{url: http://127.0.0.1:9, timeout: 100ms, retry_time: 0s, metrics: [{instance_name: example.instance.istio-system, kind: COUNTER}]}"
     ),
     refuses("url", "{}"),
     refuses("url", "url: 'http://127.0.0.1:9/?a=b'"),

@@ -3,7 +3,6 @@
 
 mod admin;
 mod bad_requests;
-mod compliance;
 mod configuration_limits;
 mod connections;
 mod counts;

@@ -1,6 +1,7 @@
-//! The program of the test adapters in a process of its own, and what `include_proto!` includes.
+//! The program of the test adapters in a process of its own, the compliance suite in a process without other work, and what `include_proto!` includes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod compliance;
 mod exit;
 mod limits;
 mod logs;

@@ -199,7 +199,9 @@ fn tasks_threads_files_and_memory_that_handlers_leave_are_found() {
         ("leaks files", "open files"),
         ("leaks memory", "KiB of resident memory"),
     ] {
-        let reason = only(&careless(flaw), "handlers-release-everything");
+        // A measurement waits for what ends soon, at most this long.
+        let suite = careless(flaw).patience(Duration::from_secs(1));
+        let reason = only(&suite, "handlers-release-everything");
         assert!(reason.contains(resource) && reason.ends_with(" behind"), "{flaw}: {reason}");
     }
 }
