@@ -16,7 +16,6 @@ use tonic::body::Body;
 use tower_service::Service as _;
 
 use super::{
-    additional::AdditionalServices,
     admin::ProblemKind,
     metrics_encoder::{Encoded, Families, Scraped, loaded},
     rpc::rpc,
@@ -46,37 +45,36 @@ const FORMER_ACCESS_LOG: &str = "/envoy.service.accesslog.v2.AccessLogService/{*
 impl Server {
     /// Serves Envoy's external authorization, rate limits and access logs, too.
     #[must_use]
-    pub fn envoy(self, services: Arc<Services>) -> Self {
+    pub fn envoy(mut self, services: Arc<Services>) -> Self {
         let check =
             rpc(&services, |services, request, caller| async move { services.check(request, caller).await });
         let limit = rpc(&services, |services, request, caller| async move {
             services.should_rate_limit(request, caller).await
         });
-        let rpcs = CHECK.map(|path| (path, check.clone())).into_iter();
-        let rpcs = rpcs.chain(SHOULD_RATE_LIMIT.map(|path| (path, limit.clone()))).collect();
         let access_log = AccessLogServer::new(services.clone());
         let (stopped, watched) = (services.clone(), services.clone());
         self.readiness().warn(move || watched.missing_settings());
         let counters = services.counters().clone();
         let failing = counters.clone();
         let metrics = Scraped(move |families: &mut Families<'_>| encode(&counters, families));
-        self.add(AdditionalServices {
-            names: NAMES.into(),
-            rpcs,
-            routes: Box::new(|routes| {
-                let router = routes.add_service(access_log.clone()).into_axum_router();
-                let former = any(async move |request: Request| {
-                    let mut access_log = access_log.clone();
-                    access_log.call(request.map(Body::new)).await
-                });
-                router.route(FORMER_ACCESS_LOG, former).into()
-            }),
-            descriptors: include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")),
-            collector: Box::new(metrics),
-            failure_counters: Box::new(move || failure_counters(&failing)),
-            stop: Box::new(move || stopped.stop()),
-            finish: Box::pin(async move { services.flush().await }),
-        })
+        let added = &mut self.additional;
+        added.names.extend(NAMES);
+        added.rpcs.extend(CHECK.map(|path| (path, check.clone())));
+        added.rpcs.extend(SHOULD_RATE_LIMIT.map(|path| (path, limit.clone())));
+        added.routes.push(Box::new(|routes| {
+            let router = routes.add_service(access_log.clone()).into_axum_router();
+            let former = any(async move |request: Request| {
+                let mut access_log = access_log.clone();
+                access_log.call(request.map(Body::new)).await
+            });
+            router.route(FORMER_ACCESS_LOG, former).into()
+        }));
+        added.descriptors.push(include_bytes!(concat!(env!("OUT_DIR"), "/envoy.bin")));
+        added.collectors.push(Box::new(metrics));
+        added.failure_counters.push(Box::new(move || failure_counters(&failing)));
+        added.stops.push(Box::new(move || stopped.stop()));
+        added.finish.push(Box::pin(async move { services.flush().await }));
+        self
     }
 }
 

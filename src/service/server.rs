@@ -3,9 +3,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    fmt,
-    future::ready,
-    io,
+    fmt, io,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -31,6 +29,7 @@ use super::{
     host_metrics,
     metrics_encoder::{Families, Scraped},
     process_metrics,
+    rpc::Rpc,
     service_list::{descriptors, reflection, service_group, service_names},
 };
 use mixer_adapter_core::metrics::Events;
@@ -68,8 +67,7 @@ pub struct Server {
     config: Option<Arc<Mutex<ConfigStatus>>>,
     options: ServerOptions,
     readiness: Readiness,
-    additional: Vec<AdditionalServices>,
-    collectors: Vec<Box<dyn Collector>>,
+    pub(super) additional: AdditionalServices,
     tls: Option<Arc<tls::Server>>,
     authorization: Arc<Authorization>,
     admin: AdminSecurity,
@@ -97,8 +95,7 @@ impl Server {
             config: None,
             options,
             readiness,
-            additional: Vec::new(),
-            collectors: Vec::new(),
+            additional: AdditionalServices::default(),
             tls: None,
             authorization: Arc::new(Authorization::open(service_group)),
             admin: AdminSecurity::default(),
@@ -135,7 +132,7 @@ impl Server {
     /// Shows on the metrics page how many spans were not exported.
     #[must_use]
     pub(crate) fn lost_spans(mut self, lost: Events) -> Self {
-        self.collectors.push(Box::new(Scraped(move |families: &mut Families<'_>| {
+        self.additional.collectors.push(Box::new(Scraped(move |families: &mut Families<'_>| {
             families.counter("mixer_adapter_spans_lost", "Spans that were not exported", lost.count())
         })));
         self
@@ -148,16 +145,10 @@ impl Server {
         self
     }
 
-    /// Serves further services, too.
-    pub(super) fn add(mut self, services: AdditionalServices) -> Self {
-        self.additional.push(services);
-        self
-    }
-
     /// Serves a gRPC service of the program on the gRPC port, too, with health and the limits of the port. A client may call it if it may call
     /// the group `templates`.
     #[must_use]
-    pub fn add_service<S>(self, service: S) -> Self
+    pub fn add_service<S>(mut self, service: S) -> Self
     where
         S: Service<Request<Body>, Response: IntoResponse, Error = Infallible, Future: Send + 'static>
             + NamedService
@@ -166,23 +157,15 @@ impl Server {
             + Sync
             + 'static,
     {
-        let collector = Scraped(|_: &mut Families<'_>| Ok(()));
-        self.add(AdditionalServices {
-            names: vec![S::NAME],
-            rpcs: Vec::new(),
-            routes: Box::new(move |routes| routes.add_service(service)),
-            descriptors: &[],
-            collector: Box::new(collector),
-            failure_counters: Box::new(Vec::new),
-            stop: Box::new(|| {}),
-            finish: Box::pin(ready(())),
-        })
+        self.additional.names.push(S::NAME);
+        self.additional.routes.push(Box::new(move |routes| routes.add_service(service)));
+        self
     }
 
     /// Shows metrics of the program on `/metrics`, too. Their names must not begin with `mixer_adapter_` or `adapter_`.
     #[must_use]
     pub fn add_collector(mut self, collector: Box<dyn Collector>) -> Self {
-        self.collectors.push(collector);
+        self.additional.collectors.push(collector);
         self
     }
 
@@ -313,21 +296,22 @@ impl Bound {
             );
         }
         let (health_reporter, health) = tonic_health::server::health_reporter();
-        let services = server.service_names();
+        let additional = std::mem::take(&mut server.additional);
+        let services = service_names(&server.host, server.mixer.is_some(), &additional.names);
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
-        let routes = reflection(health, &descriptors(&server.host, &server.additional))?;
-        let GrpcPort { service, mut registry, stops, finish, failure_counters } =
-            server.grpc_port(routes, &listener);
-        let hits = server.hits.clone();
-        host_metrics::add_limits(&mut registry, hits.clone());
+        let routes = reflection(health, &descriptors(&server.host, &additional.descriptors))?;
+        let AdditionalServices { rpcs, collectors, failure_counters, stops, finish, .. } = additional;
+        let routes = additional.routes.into_iter().fold(routes, |routes, add| add(routes));
+        let service = server.grpc_service(rpcs, routes, &listener);
+        let registry = server.registry(collectors);
         let draining = CancellationToken::new();
         let background = TaskTracker::new();
         if let Some(listener) = admin {
             server.serve_admin(listener, registry, failure_counters, &draining, &background)?;
         }
-        let Server { host, mixer, options, readiness, tls, authorization, .. } = server;
+        let Server { host, mixer, options, readiness, tls, authorization, hits, .. } = server;
         let (keep_time, stop_keeping) =
             (keep_time(Arc::downgrade(&host), options.session_idle), draining.clone());
         background.spawn(async move { stop_keeping.run_until_cancelled(keep_time).await });
@@ -338,12 +322,7 @@ impl Bound {
             layer.layer(service.on_connection(connection).with_guard(guard))
         };
         let stop_following = draining.clone();
-        background.spawn(async move {
-            tokio::select! {
-                never = authorization.watch() => match never {},
-                () = stop_following.cancelled() => {}
-            }
-        });
+        background.spawn(async move { stop_following.run_until_cancelled(authorization.watch()).await });
         let listener = match tls {
             Some(tls) => listener.with_tls(tls),
             None => listener,
@@ -375,66 +354,49 @@ impl Bound {
     }
 }
 
-/// The gRPC port before it is served.
-struct GrpcPort {
-    service: GrpcService,
-    /// The metrics for the admin port.
-    registry: Registry,
-    stops: Vec<Box<dyn FnOnce() + Send>>,
-    finish: Vec<BoxFuture<'static, ()>>,
-    failure_counters: Vec<FailureCounters>,
-}
-
 impl Server {
-    /// Returns the full names of the services on the gRPC port.
-    fn service_names(&self) -> Vec<String> {
-        let additional = self.additional.iter().flat_map(|services| &services.names);
-        let mut names = service_names(&self.host, self.mixer.is_some());
-        names.extend(additional.map(|name| (*name).to_owned()));
-        names
-    }
-
     /// Returns whether a port serves explanations.
     fn explains(&self, listener: &Listener) -> bool {
         self.options.explain || listener.address().is_ok_and(|address| address.is_local())
     }
 
-    /// Joins the services of the gRPC port, and their metrics.
-    fn grpc_port(&mut self, mut routes: Routes, listener: &Listener) -> GrpcPort {
-        let mut rpcs = HashMap::from(backend::methods(&self.host));
+    /// Joins the services of the gRPC port.
+    fn grpc_service(
+        &self,
+        mut rpcs: HashMap<&'static str, Rpc>,
+        routes: Routes,
+        listener: &Listener,
+    ) -> GrpcService {
+        rpcs.extend(backend::methods(&self.host));
         rpcs.extend(self.mixer.iter().flat_map(super::mixer::methods));
         if self.explains(listener) {
             rpcs.extend(self.mixer.iter().flat_map(explain::methods));
         }
         let limits = self.mixer.as_ref().map_or_else(RequestLimits::default, |mixer| *mixer.limits());
         let max_instances = limits.instances;
-        let mut methods = HostMethods { host: self.host.clone(), rpcs, max_instances, is_mounted: false };
+        let methods = HostMethods { host: self.host.clone(), rpcs, max_instances, is_mounted: false };
+        GrpcService::new(
+            methods,
+            Some(self.authorization.clone()),
+            self.options.call_limits(),
+            routes.prepare(),
+        )
+    }
+
+    /// Joins the metrics for the admin port.
+    fn registry(&self, collectors: Vec<Box<dyn Collector>>) -> Registry {
         let mut registry = host_metrics::registry(&self.host);
-        let (mut stops, mut finish, mut failure_counters) = (Vec::new(), Vec::new(), Vec::new());
-        for services in std::mem::take(&mut self.additional) {
-            methods.rpcs.extend(services.rpcs);
-            routes = (services.routes)(routes);
-            registry.register_collector(services.collector);
-            stops.push(services.stop);
-            finish.push(services.finish);
-            failure_counters.push(services.failure_counters);
-        }
         registry.register_collector(Box::new(Scraped(process_metrics::encode)));
         registry.register_collector(Box::new(McpMetrics));
-        std::mem::take(&mut self.collectors).into_iter().for_each(|own| registry.register_collector(own));
+        collectors.into_iter().for_each(|collector| registry.register_collector(collector));
         if let Some(mixer) = self.mixer.clone() {
             let config = self.config.clone();
             registry.register_collector(Box::new(Scraped(move |families: &mut Families<'_>| {
                 engine_metrics::encode(&mixer, config.as_ref(), families)
             })));
         }
-        let service = GrpcService::new(
-            methods,
-            Some(self.authorization.clone()),
-            self.options.call_limits(),
-            routes.prepare(),
-        );
-        GrpcPort { service, registry, stops, finish, failure_counters }
+        host_metrics::add_limits(&mut registry, self.hits.clone());
+        registry
     }
 
     /// Serves the admin port on another thread until `draining` is cancelled.
@@ -455,12 +417,7 @@ impl Server {
         };
         if let Some(tokens) = tokens.clone() {
             let draining = draining.clone();
-            background.spawn(async move {
-                tokio::select! {
-                    never = tokens.watch() => match never {},
-                    () = draining.cancelled() => {}
-                }
-            });
+            background.spawn(async move { draining.run_until_cancelled(tokens.watch()).await });
         }
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let admin = Admin {

@@ -3,7 +3,7 @@
 use tonic::service::Routes;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
-use super::{additional::AdditionalServices, backend, explain};
+use super::{backend, explain};
 use mixer_adapter_host::Host;
 use mixer_adapter_templates::STANDARD;
 
@@ -28,25 +28,25 @@ pub(crate) fn service_group(path: &str) -> Option<&'static str> {
 }
 
 /// The services of the health check by name; the empty one is the server.
-pub(super) fn service_names(host: &Host, mixer: bool) -> Vec<String> {
+pub(super) fn service_names(host: &Host, mixer: bool, additional: &[&str]) -> Vec<String> {
     let mut names = vec![String::new(), backend::SERVICE.to_owned()];
     if mixer {
         names.extend([super::mixer::SERVICE, explain::SERVICE].map(str::to_owned));
     }
     let methods = host.adapters().templates().filter_map(|template| template.method.split('/').nth(1));
-    names.extend(methods.map(str::to_owned));
+    names.extend(methods.chain(additional.iter().copied()).map(str::to_owned));
     names
 }
 
 /// The descriptors of a server, for reflection.
-pub(super) fn descriptors(host: &Host, additional: &[AdditionalServices]) -> Vec<&'static [u8]> {
+pub(super) fn descriptors(host: &Host, additional: &[&'static [u8]]) -> Vec<&'static [u8]> {
     let own: [&[u8]; 2] =
         [mixer_adapter_core::proto::DESCRIPTORS, include_bytes!(concat!(env!("OUT_DIR"), "/mixer.bin"))];
     own.into_iter()
         .chain(host.adapters().iter().map(|adapter| adapter.config_descriptor))
         .chain(STANDARD.iter().map(|(_, descriptor)| *descriptor))
         .chain(host.adapters().templates().map(|template| template.descriptor))
-        .chain(additional.iter().map(|services| services.descriptors))
+        .chain(additional.iter().copied())
         .collect()
 }
 
