@@ -55,9 +55,9 @@ pub trait HandlerBackend: Send + Sync {
 }
 
 /// An open handler. Equal handlers are shared by successive snapshots.
-pub struct RuntimeHandler {
+pub(crate) struct RuntimeHandler {
     /// The full name, such as `h1.handler.istio-system`.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// The name in messages of denials, by default the full name.
     pub(crate) denial_name: Arc<str>,
     /// Identifies adapter, configuration and connection, and for sessions the types of instances. A handler with an
@@ -72,7 +72,7 @@ pub struct RuntimeHandler {
 
 impl RuntimeHandler {
     /// Creates a handler.
-    pub fn new(name: Arc<str>, signature: Digest, target: Box<dyn HandlerBackend>) -> Self {
+    pub(crate) fn new(name: Arc<str>, signature: Digest, target: Box<dyn HandlerBackend>) -> Self {
         Self {
             denial_name: name.clone(),
             name,
@@ -90,7 +90,7 @@ impl RuntimeHandler {
     }
 
     /// Calls the adapter with one or more encoded instances, whose names are for logs.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         template: &DynamicTemplate,
         instances: &[Vec<u8>],
@@ -168,13 +168,13 @@ impl fmt::Debug for RuntimeHandler {
 
 /// The parameters of a quota call.
 #[derive(Clone, Copy, Debug)]
-pub struct QuotaParams<'a> {
+pub(crate) struct QuotaParams<'a> {
     /// The request to the engine. Its deduplication id is identical for all attempts.
-    pub request: QuotaRequest<'a>,
+    pub(crate) request: QuotaRequest<'a>,
     /// How the quota is requested.
-    pub mode: AllocationMode,
+    pub(crate) mode: AllocationMode,
     /// The full name of the instance.
-    pub instance: &'a str,
+    pub(crate) instance: &'a str,
 }
 
 impl QuotaParams<'_> {

@@ -68,10 +68,10 @@ impl TestConnector {
 }
 
 /// A target that records its calls.
-pub(super) struct RecordedTarget {
-    pub(super) handler: String,
-    pub(super) config: Option<Any>,
-    pub(super) target: BoxBackend,
+struct RecordedTarget {
+    handler: String,
+    config: Option<Any>,
+    target: BoxBackend,
 }
 
 impl HandlerBackend for RecordedTarget {

@@ -1,36 +1,36 @@
 use std::{
-    fmt::{self, Debug},
-    sync::Arc,
+    fmt::{self, Debug, Display},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use prost::Message;
 use prost_reflect::{DynamicMessage, Value};
 use tonic::Status;
 
-use super::{Answer, answer::grant, call::recorded, connect::RecordedTarget};
+use super::{Answer, RecordedCall, answer::grant, call::recorded};
 use crate::answer::Verdict;
 use mixer_adapter_core::{
     adapter::{Call, Grant, QuotaRequest},
     framework::{
         CallInfo,
-        digest::Digest,
         dynamic::{DescriptorSet, DynamicTemplate},
         frame::FRAME_PREFIX,
     },
-    proto::{Any, CheckResult, QuotaResult, ReportResult},
+    proto::{
+        self, Any, CheckResult, QuotaResult, ReportResult,
+        istio::mixer::adapter::model::v1beta1::quota_request::{LimitOverride, QuotaParams},
+    },
     template::Template,
 };
-use mixer_adapter_engine::{
-    HandlerBackend, QuotaParams, RuntimeHandler,
-    dispatch::{self, AllocationMode},
-    trace::Trace,
-};
+use mixer_adapter_engine::trace::Trace;
 use mixer_adapter_host::{
     Host, NewSession,
-    handler::{BoxFuture, CallError, Caller},
+    handler::{CallError, Caller},
     session::SessionId,
 };
 
@@ -43,16 +43,20 @@ pub struct FakeHandler {
     host: Arc<Host>,
     config: Any,
     session: Option<SessionId>,
-    handler: RuntimeHandler,
+    /// The configuration in calls: `config`, or the id of the session.
+    adapter_config: Any,
+    calls: AtomicU64,
 }
+
+/// The name of the handler in recorded calls.
+const HANDLER: &str = "the-handler.handler.istio-system";
 
 /// Limit for the closing of a handler.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 impl FakeHandler {
     pub(super) fn new(host: Arc<Host>, config: Any) -> Self {
-        let handler = handler(&host, &config, &config);
-        Self { host, config, session: None, handler }
+        Self { host, adapter_config: config.clone(), config, session: None, calls: AtomicU64::new(0) }
     }
 
     /// Validates the configuration without opening a handler.
@@ -70,11 +74,10 @@ impl FakeHandler {
     pub async fn session(mut self) -> Result<Self, CallError> {
         self.validate().await?;
         let id = self.host.create_session(self.new_session(), &Caller::default()).await?;
-        let any = Any {
+        self.adapter_config = Any {
             type_url: "google.protobuf.Any.type_url".to_owned(),
             value: id.to_string().into_bytes().into(),
         };
-        self.handler = handler(&self.host, &self.config, &any);
         if let Some(former) = self.session.replace(id) {
             self.host.close_session(&former.to_string(), &Caller::default()).await?;
         }
@@ -137,29 +140,27 @@ impl FakeHandler {
         let (instances, CallInfo { deadline, peer, request_id, metadata, .. }) = call.into_parts();
         let caller = Caller { deadline, peer, request_id, metadata, ..Caller::default() };
         let send = async {
-            let schema = DescriptorSet::decode(T::DESCRIPTOR).and_then(|set| DynamicTemplate::new(&set));
-            let schema = schema.map_err(|error| Status::internal(error.to_string()))?;
-            let named: Result<Vec<(String, Vec<u8>)>, _> =
-                instances.iter().map(|instance| named(&schema, &instance.encode_to_vec())).collect();
-            let (names, instances): (Vec<_>, Vec<_>) =
-                named.map_err(|error| Status::internal(error.to_string()))?.into_iter().unzip();
-            let quota = quota.as_ref().map(|args| {
-                let QuotaRequest { dedup_id, amount, best_effort, .. } = args;
-                let QuotaRequest { report_limit, past_limit, limit, .. } = *args;
-                QuotaParams {
-                    request: dispatch::QuotaRequest {
-                        name: "",
-                        dedup_id,
-                        amount: *amount,
-                        best_effort: *best_effort,
-                    },
-                    mode: AllocationMode { report_limit, past_limit, limit },
-                    instance: names.first().map_or("", String::as_str),
-                }
+            let template = DescriptorSet::decode(T::DESCRIPTOR).and_then(|set| DynamicTemplate::new(&set));
+            let template = template.map_err(internal)?;
+            let named: Result<Vec<(String, DynamicMessage)>, _> =
+                instances.iter().map(|instance| named(&template, &instance.encode_to_vec())).collect();
+            let (names, instances): (Vec<_>, Vec<_>) = named.map_err(internal)?.into_iter().unzip();
+            let dedup_id = match &quota {
+                Some(quota) => quota.dedup_id.clone(),
+                None => self.calls.fetch_add(1, Relaxed).to_string(),
+            };
+            let quota = quota.map(|quota| proto::QuotaRequest {
+                quotas: [(names.into_iter().next().unwrap_or_default(), params(&quota))].into(),
             });
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let answer = self.handler.call(&schema, &instances, &names, quota, &caller).await?;
-            T::Response::decode(answer).map_err(|error| Status::internal(error.to_string()))
+            let request = template.request(instances, Some(&self.adapter_config), quota.as_ref());
+            let request = request.with_dedup_id(&dedup_id);
+            let answer = match self.host.call(T::METHOD, request.clone(), caller).await {
+                Some(Ok(mut frame)) => Ok(frame.split_off(FRAME_PREFIX)),
+                Some(Err(error)) => Err(error.into()),
+                None => Err(Status::unimplemented(format!("no adapter here serves {}", T::NAME))),
+            };
+            RecordedCall::record(HANDLER, Some(&self.config), &template, request, answer.clone());
+            T::Response::decode(answer?).map_err(internal)
         };
         let (result, calls) = recorded(send).await;
         Answer { result, calls, trace: Trace::default() }
@@ -187,17 +188,28 @@ fn one<M>(call: Call<M>) -> Call<Vec<M>> {
     Call::with_info(vec![instance], (), info)
 }
 
-/// A handler whose calls bring that `adapter_config`.
-fn handler(host: &Arc<Host>, config: &Any, adapter_config: &Any) -> RuntimeHandler {
-    let target = Straight { host: host.clone(), adapter_config: adapter_config.encode_to_vec().into() };
-    let name = "the-handler.handler.istio-system";
-    let watched =
-        RecordedTarget { handler: name.to_owned(), config: Some(config.clone()), target: Box::new(target) };
-    RuntimeHandler::new(name.into(), Digest::of([]), Box::new(watched))
+fn internal(error: impl Display) -> Status {
+    Status::internal(error.to_string())
+}
+
+fn params(quota: &QuotaRequest) -> QuotaParams {
+    QuotaParams {
+        amount: quota.amount,
+        best_effort: quota.best_effort,
+        report_limit: quota.report_limit,
+        past_limit: quota.past_limit,
+        limit: quota.limit.map(|limit| LimitOverride {
+            max_amount: limit.max_amount,
+            window: limit.window.try_into().ok(),
+        }),
+    }
 }
 
 /// The instance with a name, and that name.
-fn named(template: &DynamicTemplate, instance: &[u8]) -> Result<(String, Vec<u8>), prost::DecodeError> {
+fn named(
+    template: &DynamicTemplate,
+    instance: &[u8],
+) -> Result<(String, DynamicMessage), prost::DecodeError> {
     let mut message = DynamicMessage::decode(template.instance().clone(), instance)?;
     let name = message.get_field_by_name("name").and_then(|name| name.as_str().map(str::to_owned));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| {
@@ -206,31 +218,5 @@ fn named(template: &DynamicTemplate, instance: &[u8]) -> Result<(String, Vec<u8>
         let _ = message.try_set_field_by_name("name", Value::String(name.clone()));
         name
     });
-    Ok((name, message.encode_to_vec()))
-}
-
-/// The methods of a host, called with the bytes of requests.
-struct Straight {
-    host: Arc<Host>,
-    adapter_config: Bytes,
-}
-
-impl HandlerBackend for Straight {
-    fn call<'a>(
-        &'a self,
-        template: &'a DynamicTemplate,
-        request: Bytes,
-        caller: &'a Caller,
-    ) -> BoxFuture<'a, Result<Bytes, Status>> {
-        Box::pin(async move {
-            match self.host.call(template.method(), request, caller.clone()).await {
-                Some(answer) => Ok(answer?.split_off(FRAME_PREFIX)),
-                None => Err(Status::unimplemented(format!("no adapter here serves {}", template.name()))),
-            }
-        })
-    }
-
-    fn adapter_config(&self) -> Option<Bytes> {
-        Some(self.adapter_config.clone())
-    }
+    Ok((name, message))
 }
