@@ -93,47 +93,32 @@ fn failure_counters(counters: &Counters) -> Vec<(ProblemKind, u64)> {
 /// Encodes the metrics of the services.
 fn encode(counters: &Counters, families: &mut Families<'_>) -> Encoded {
     let Counters { rate_limits, hits_lost, log_entries, log_streams, log_unreadable, .. } = counters;
-    let help = "Requests for rate limits, by outcome";
     let outcomes = loaded(RateLimitOutcome::NAMES, rate_limits.each_ref());
-    families.counters("mixer_adapter_envoy_rate_limits", help, "outcome", outcomes)?;
-    let help = "Hits of rate limits that could not be given back";
-    families.counter("mixer_adapter_envoy_rate_limit_hits_lost", help, hits_lost.load(Relaxed))?;
-    let help = "Entries of access logs that were received";
-    families.counter("mixer_adapter_envoy_log_entries", help, log_entries.load(Relaxed))?;
-    let help = "Streams of access logs that ended with a message that could not be read";
-    families.counter("mixer_adapter_envoy_log_unreadable", help, log_unreadable.load(Relaxed))?;
+    families.counters("mixer_adapter_envoy_rate_limits", "outcome", outcomes)?;
+    families.counter("mixer_adapter_envoy_rate_limit_hits_lost", hits_lost.load(Relaxed))?;
+    families.counter("mixer_adapter_envoy_log_entries", log_entries.load(Relaxed))?;
+    families.counter("mixer_adapter_envoy_log_unreadable", log_unreadable.load(Relaxed))?;
     let streams = log_streams.load(Relaxed) as usize;
-    families.gauge("mixer_adapter_envoy_log_streams", "Open streams of access logs", streams)?;
-    let help =
-        "What access logs did not deliver, by handler; without a handler, entries before rules applied";
+    families.gauge("mixer_adapter_envoy_log_streams", streams)?;
     let lost = counters.lost();
     let lost = lost.iter().map(|(handler, count)| (&**handler, *count));
-    families.counters("mixer_adapter_envoy_log_lost", help, "handler", lost)?;
+    families.counters("mixer_adapter_envoy_log_lost", "handler", lost)?;
     by_namespace(&counters.tenants(), families)
 }
 
 /// Encodes the counts by namespace.
 fn by_namespace(tenants: &[Arc<TenantCounts>], families: &mut Families<'_>) -> Encoded {
-    let help = "Checks of Envoy, by the namespace whose rules apply";
     let checks =
         tenants.iter().flat_map(|tenant| outcomes(tenant, CheckOutcome::NAMES, tenant.checks.each_ref()));
-    families.encode(("mixer_adapter_envoy_tenant_checks", help), None, ["namespace", "outcome"], checks)?;
-    let help = "Requests for rate limits, by the namespace whose rules apply";
+    families.encode("mixer_adapter_envoy_tenant_checks", None, ["namespace", "outcome"], checks)?;
     let limits = tenants
         .iter()
         .flat_map(|tenant| outcomes(tenant, RateLimitOutcome::NAMES, tenant.rate_limits.each_ref()));
-    families.encode(
-        ("mixer_adapter_envoy_tenant_rate_limits", help),
-        None,
-        ["namespace", "outcome"],
-        limits,
-    )?;
-    let help = "Entries of access logs, by the namespace whose rules apply";
+    families.encode("mixer_adapter_envoy_tenant_rate_limits", None, ["namespace", "outcome"], limits)?;
     let entries = tenants.iter().map(|tenant| (&*tenant.namespace, tenant.log_entries.load(Relaxed)));
-    families.counters("mixer_adapter_envoy_tenant_log_entries", help, "namespace", entries)?;
-    let help = "What access logs did not deliver, by namespace";
+    families.counters("mixer_adapter_envoy_tenant_log_entries", "namespace", entries)?;
     let lost = tenants.iter().map(|tenant| (&*tenant.namespace, tenant.log_lost.load(Relaxed)));
-    families.counters("mixer_adapter_envoy_tenant_log_lost", help, "namespace", lost)
+    families.counters("mixer_adapter_envoy_tenant_log_lost", "namespace", lost)
 }
 
 /// Returns a counter for each outcome of a namespace.

@@ -14,24 +14,23 @@ use mixer_adapter_net::tls;
 
 /// Encodes the metrics of the build and of the process.
 pub(crate) fn encode(families: &mut Families<'_>) -> Encoded {
-    let name =
-        ("mixer_adapter_build_info", "The version of mixer-adapter and the optional features of the build");
     let build = [build_info::VERSION.into(), build_info::features().join(",").into()];
-    families.encode(name, None, ["version", "features"], [(build, ConstGauge::new(1_i64))])?;
+    families.encode(
+        "mixer_adapter_build_info",
+        None,
+        ["version", "features"],
+        [(build, ConstGauge::new(1_i64))],
+    )?;
     if let Some(lines) = log_output::counts() {
         let lines = loaded(["written", "dropped", "failed"], [&lines.written, &lines.dropped, &lines.failed]);
-        families.counters("mixer_adapter_log_lines", "Lines of the log, by result", "result", lines)?;
+        families.counters("mixer_adapter_log_lines", "result", lines)?;
     }
     let ends = tls::certificate_ends();
     let ends = ends.iter().filter_map(|(file, end)| {
         let end = end.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(([file.to_string_lossy()], ConstGauge::new(end.as_secs_f64())))
     });
-    let name = (
-        "mixer_adapter_certificate_end_timestamp",
-        "When the certificates of a file end, since the Unix epoch",
-    );
-    families.encode(name, Some(Unit::Seconds), ["file"], ends)?;
+    families.encode("mixer_adapter_certificate_end_timestamp", Some(Unit::Seconds), ["file"], ends)?;
     ProcessUse::read().map_or(Ok(()), |process| process.encode(families))
 }
 
@@ -88,24 +87,21 @@ impl ProcessUse {
     }
 
     fn encode(&self, families: &mut Families<'_>) -> Encoded {
-        let name =
-            ("process_cpu", "Time that the process has spent on processors, by itself and in the system");
-        families.encode(name, Some(Unit::Seconds), [], [([], ConstCounter::new(self.cpu_seconds))])?;
-        for (name, help, bytes) in [
-            ("process_virtual_memory", "Virtual memory", self.virtual_bytes),
-            ("process_resident_memory", "Resident memory", self.resident_bytes),
-        ] {
-            families.measure(name, help, Unit::Bytes, bytes as f64)?;
-        }
-        families.gauge("process_open_fds", "Open file descriptors", self.open_files as usize)?;
-        families.gauge("process_threads", "Threads", self.threads as usize)?;
+        families.encode(
+            "process_cpu",
+            Some(Unit::Seconds),
+            [],
+            [([], ConstCounter::new(self.cpu_seconds))],
+        )?;
+        families.measure("process_virtual_memory", Unit::Bytes, self.virtual_bytes as f64)?;
+        families.measure("process_resident_memory", Unit::Bytes, self.resident_bytes as f64)?;
+        families.gauge("process_open_fds", self.open_files as usize)?;
+        families.gauge("process_threads", self.threads as usize)?;
         if let Some(limit) = self.max_open_files {
-            families.gauge("process_max_fds", "Maximum number of open file descriptors", limit as usize)?;
+            families.gauge("process_max_fds", limit as usize)?;
         }
-        self.start_seconds.map_or(Ok(()), |start| {
-            let help = "Start of the process since the Unix epoch";
-            families.measure("process_start_time", help, Unit::Seconds, start)
-        })
+        self.start_seconds
+            .map_or(Ok(()), |start| families.measure("process_start_time", Unit::Seconds, start))
     }
 }
 

@@ -133,7 +133,7 @@ impl Server {
     #[must_use]
     pub(crate) fn lost_spans(mut self, lost: Events) -> Self {
         self.additional.collectors.push(Box::new(Scraped(move |families: &mut Families<'_>| {
-            families.counter("mixer_adapter_spans_lost", "Spans that were not exported", lost.count())
+            families.counter("mixer_adapter_spans_lost", lost.count())
         })));
         self
     }

@@ -38,8 +38,7 @@ pub(super) fn metrics(source: &ConfigServer, hits: Arc<LimitHits>) -> Registry {
     service::add_limits(&mut registry, hits);
     let source = source.clone();
     registry.register_collector(Box::new(Scraped(move |families: &mut Families<'_>| {
-        let help = "Faults of the files that are served; what files with faults held before stays";
-        families.gauge("mixer_adapter_source_faults", help, errors(&source).count())
+        families.gauge("mixer_adapter_source_faults", errors(&source).count())
     })));
     registry
 }
