@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{
     columns,
-    fields::{Declared, declared},
     output_args::OutputArgs,
+    reference::{Catalogue, Item},
 };
 use mixer_adapter_host::handler::{AdapterInfo, Adapters};
 
@@ -28,8 +28,14 @@ struct Described<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     templates: Vec<DescribedTemplate<'a>>,
-    /// The configuration message, then the messages and enums of its fields.
-    config: Vec<Declared>,
+    config: DescribedConfig<'a>,
+}
+
+#[derive(Serialize)]
+struct DescribedConfig<'a> {
+    /// The full name of the message.
+    message: &'a str,
+    fields: Vec<Item>,
 }
 
 #[derive(Serialize)]
@@ -41,14 +47,14 @@ struct DescribedTemplate<'a> {
 
 impl List {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let adapters = super::selected(adapters, &self.names)?;
-        let described = adapters.into_iter().map(describe).collect::<Vec<_>>();
+        let (selected, catalogue) = (super::selected(adapters, &self.names)?, Catalogue::new(adapters));
+        let described: Vec<_> = selected.into_iter().map(|adapter| describe(adapter, &catalogue)).collect();
         self.output.print(&described, || described.iter().map(table).collect::<Vec<_>>().join("\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn describe(adapter: &AdapterInfo) -> Described<'_> {
+fn describe<'a>(adapter: &'a AdapterInfo, catalogue: &Catalogue<'_>) -> Described<'a> {
     let templates = adapter.templates.iter().map(|template| DescribedTemplate {
         name: template.name,
         variety: template.variety.to_string(),
@@ -59,7 +65,10 @@ fn describe(adapter: &AdapterInfo) -> Described<'_> {
         description: adapter.description,
         version: adapter.version.map(|version| version.to_string()),
         templates: templates.collect(),
-        config: declared(&adapter.config),
+        config: DescribedConfig {
+            message: adapter.config.full_name(),
+            fields: catalogue.adapter(adapter).fields,
+        },
     }
 }
 
@@ -67,17 +76,22 @@ fn table(adapter: &Described<'_>) -> String {
     let mut text = format!("{}: {}\n  templates\n", adapter.name, adapter.description);
     let templates = adapter.templates.iter().map(|template| [template.name, &template.variety]);
     text += &columns("    ", &templates.collect::<Vec<_>>());
-    for (index, declared) in adapter.config.iter().enumerate() {
-        let what = if index == 0 { "configuration " } else { "" };
-        let _ = writeln!(text, "  {what}{}", declared.name);
-        let fields = declared.fields.iter();
-        let fields =
-            fields.map(|field| [&field.name, &field.kind, field.label.as_deref().unwrap_or_default()]);
-        text += &columns("    ", &fields.collect::<Vec<_>>());
-        text += &columns("    ", &declared.values.iter().map(|value| [value.as_str()]).collect::<Vec<_>>());
-        if declared.fields.is_empty() && declared.values.is_empty() {
-            text.push_str("    no fields\n");
-        }
+    let _ = writeln!(text, "  configuration {}", adapter.config.message);
+    let mut rows = Vec::new();
+    add_rows(&adapter.config.fields, "", &mut rows);
+    if rows.is_empty() {
+        text.push_str("    no fields\n");
     }
-    text
+    let rows = rows.iter().map(|row| row.each_ref().map(String::as_str));
+    text + &columns("    ", &rows.collect::<Vec<_>>())
+}
+
+/// Adds the name, the type and the values of each field, and of the fields within it.
+fn add_rows(fields: &[Item], parent: &str, rows: &mut Vec<[String; 3]>) {
+    for field in fields {
+        let name = format!("{parent}{}", field.name);
+        let values: Vec<&str> = field.values.iter().map(|value| value.name.as_str()).collect();
+        rows.push([name.clone(), field.type_name.clone(), values.join(", ")]);
+        add_rows(&field.fields, &format!("{name}."), rows);
+    }
 }

@@ -4,8 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use super::{fields::fields, output_args::OutputArgs, template};
-use mixer_adapter_core::framework::dynamic::{DescriptorSet, DynamicTemplate};
+use super::{output_args::OutputArgs, reference::Catalogue, template};
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, TemplateInfo};
 
 /// Print the `template` and `adapter` resources that a real Mixer needs to call these adapters, as YAML
@@ -44,15 +43,20 @@ pub(super) struct Manifest {
 
 impl Manifest {
     pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
-        let adapters = super::selected(adapters, &self.names)?;
-        self.output.print_documents(&self.resources(&adapters)?)?;
+        let selected = super::selected(adapters, &self.names)?;
+        self.output.print_documents(&self.resources(&selected, &Catalogue::new(adapters))?)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn resources(&self, adapters: &[&AdapterInfo]) -> Result<String, minijinja::Error> {
+    fn resources(
+        &self,
+        adapters: &[&AdapterInfo],
+        catalogue: &Catalogue<'_>,
+    ) -> Result<String, minijinja::Error> {
+        let values_of = |template: &TemplateInfo| template_values(template, catalogue);
         let mut names = BTreeSet::new();
         let templates = adapters.iter().flat_map(|adapter| &adapter.templates);
-        let templates = templates.filter(|template| names.insert(template.name)).map(template_values);
+        let templates = templates.filter(|template| names.insert(template.name)).map(values_of);
         let templates: Vec<Json> = templates.collect();
         let adapters = adapters.iter().map(|adapter| {
             json!({
@@ -60,8 +64,8 @@ impl Manifest {
                 "description": adapter.description,
                 // A real Mixer sends no configuration to an adapter without its descriptor.
                 "config": STANDARD.encode(adapter.config_descriptor),
-                "fields": fields(&adapter.config),
-                "templates": adapter.templates.iter().map(template_values).collect::<Vec<_>>(),
+                "fields": catalogue.adapter(adapter).fields,
+                "templates": adapter.templates.iter().map(values_of).collect::<Vec<_>>(),
             })
         });
         let values = json!({
@@ -82,15 +86,12 @@ const TEMPLATES: [(&str, &str); 2] = [
     ("fields", include_str!("manifest/fields.yaml")),
 ];
 
-fn template_values(template: &TemplateInfo) -> Json {
-    let described = DescriptorSet::decode(template.descriptor).and_then(|set| DynamicTemplate::new(&set));
-    let mut fields = described.map(|template| fields(template.instance())).unwrap_or_default();
-    // The name of an instance is the resource's name, not a parameter.
-    fields.retain(|field| field.name != "name");
+fn template_values(template: &TemplateInfo, catalogue: &Catalogue<'_>) -> Json {
+    let described = catalogue.templates.get(template.name).map(|template| catalogue.template(template));
     json!({
         "name": template.name,
         "descriptor": STANDARD.encode(template.descriptor),
         "variety": template.variety.to_string(),
-        "fields": fields,
+        "fields": described.map(|item| item.fields).unwrap_or_default(),
     })
 }

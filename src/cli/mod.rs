@@ -27,7 +27,6 @@ mod envoy_config;
 mod eval;
 mod explain;
 mod faults;
-mod fields;
 mod flags_file;
 mod help;
 mod init;

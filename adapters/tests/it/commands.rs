@@ -268,8 +268,11 @@ denier: Denies every check with a fixed status.
     listentry     check
     quota         quota
   configuration adapter.denier.config.Params
-    status           google.rpc.Status
-    valid_duration   google.protobuf.Duration
+    status           Status
+    status.code      int32
+    status.message   string
+    status.details   list of object with @type
+    valid_duration   duration
     valid_use_count  int32
 ";
     assert_eq!((ran.code, ran.stdout.as_str()), (0, expected));
@@ -281,8 +284,10 @@ denier: Denies every check with a fixed status.
     });
     assert_eq!(denier["templates"][1], expected);
     assert_eq!(denier["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(denier["config"][0]["name"], "adapter.denier.config.Params");
-    assert_eq!(denier["config"][0]["fields"][2], json!({"name": "valid_use_count", "type": "int32"}));
+    assert_eq!(denier["config"]["message"], "adapter.denier.config.Params");
+    let field = &denier["config"]["fields"][2];
+    assert_eq!((&field["name"], &field["type"]), (&json!("valid_use_count"), &json!("int32")));
+    assert!(field["meaning"].as_str().unwrap().starts_with("For how many requests "), "{field}");
 }
 
 #[test]

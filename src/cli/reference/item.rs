@@ -5,17 +5,16 @@ use std::collections::HashMap;
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use serde::Serialize;
 
-use crate::cli::fields::{in_order, value_kind};
 use mixer_adapter_core::adapter::Declared;
 use mixer_adapter_engine::FieldInput;
 
 /// An attribute, a function, a template, an adapter, a kind, or one of their fields.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Item {
-    pub(super) name: String,
+pub(in crate::cli) struct Item {
+    pub(in crate::cli) name: String,
     /// A type, a signature, or a variety.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
-    pub(super) type_name: String,
+    pub(in crate::cli) type_name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) meaning: String,
     /// The value of an absent field, where its comment does not state it.
@@ -28,13 +27,13 @@ pub(super) struct Item {
     pub(super) templates: Vec<&'static str>,
     /// The fields of a message, or of the values of a map or a list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) fields: Vec<Item>,
+    pub(in crate::cli) fields: Vec<Item>,
     /// The fields of a template's output.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) output: Vec<Item>,
     /// The values of an enum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) values: Vec<Item>,
+    pub(in crate::cli) values: Vec<Item>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) example: Option<String>,
     /// The value of an example.
@@ -155,6 +154,20 @@ fn fields_within(
     let items = items.collect();
     parents.pop();
     items
+}
+
+/// The fields of a message, in the order of its proto file.
+pub(super) fn in_order(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> {
+    let names = message.descriptor_proto().field.iter().map(|field| field.name());
+    names.filter_map(|name| message.get_field_by_name(name))
+}
+
+/// The kind of a field; for a map, the kind of its values.
+pub(super) fn value_kind(field: &FieldDescriptor) -> Kind {
+    match field.kind() {
+        Kind::Message(entry) if field.is_map() => entry.map_entry_value_field().kind(),
+        kind => kind,
+    }
 }
 
 fn enum_values(values: &EnumDescriptor, comments: &Comments) -> Vec<Item> {

@@ -12,10 +12,8 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 
-use self::{
-    item::Item,
-    topics::{Catalogue, Topic},
-};
+use self::topics::Topic;
+pub(super) use self::{item::Item, topics::Catalogue};
 use super::{UsageError, output_args::DataFormat};
 use mixer_adapter_config::Kind;
 use mixer_adapter_core::framework::suggest::suggestion;

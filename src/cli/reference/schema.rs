@@ -6,10 +6,9 @@ use prost_reflect::{FieldDescriptor, Kind as FieldKind, MessageDescriptor};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    item::{append, camel_case},
+    item::{append, camel_case, in_order, value_kind},
     topics::Catalogue,
 };
-use crate::cli::fields::{in_order, value_kind};
 use mixer_adapter_config::{Collection, Kind, Spec};
 use mixer_adapter_core::adapter::Declared;
 use mixer_adapter_engine::FieldInput;

@@ -58,15 +58,15 @@ impl Topic {
 
 /// The adapters and templates of the program.
 #[derive(Debug)]
-pub(super) struct Catalogue<'a> {
+pub(in crate::cli) struct Catalogue<'a> {
     pub(super) adapters: &'a Adapters,
     /// The templates of instances: the standard templates, and further templates of the adapters.
-    pub(super) templates: BTreeMap<String, DynamicTemplate>,
+    pub(in crate::cli) templates: BTreeMap<String, DynamicTemplate>,
     pub(super) comments: Comments,
 }
 
 impl<'a> Catalogue<'a> {
-    pub(super) fn new(adapters: &'a Adapters) -> Self {
+    pub(in crate::cli) fn new(adapters: &'a Adapters) -> Self {
         let mut comments = Comments::default();
         let all =
             adapters.templates().map(|template| template.comments).chain(STANDARD_COMMENTS.iter().copied());
@@ -91,7 +91,8 @@ impl<'a> Catalogue<'a> {
         }
     }
 
-    fn template(&self, template: &DynamicTemplate) -> Item {
+    /// The item of a template.
+    pub(in crate::cli) fn template(&self, template: &DynamicTemplate) -> Item {
         let mut fields = self::fields(template.instance(), Notation::Expressions, &self.comments);
         fields.retain(|field| field.name != "name");
         let output =
@@ -108,7 +109,8 @@ impl<'a> Catalogue<'a> {
         }
     }
 
-    fn adapter(&self, adapter: &AdapterInfo) -> Item {
+    /// The item of an adapter.
+    pub(in crate::cli) fn adapter(&self, adapter: &AdapterInfo) -> Item {
         let mut item = Item {
             name: adapter.name.to_owned(),
             meaning: adapter.description.to_owned(),
