@@ -47,23 +47,23 @@ impl<R: Debug> Answer<R> {
     /// Expects an error with this code, and with this text in its message.
     #[track_caller]
     pub fn expect_error(&self, code: Code, message: &str) -> &Self {
-        match &self.result {
-            Err(status) if status.code() as i32 == code as i32 && status.message().contains(message) => self,
-            _ => self.fail(format_args!("the error {}: {message}", status_name(code as i32))),
-        }
+        let is_met = self
+            .result
+            .as_ref()
+            .is_err_and(|status| status.code() as i32 == code as i32 && status.message().contains(message));
+        self.expect(is_met, format_args!("the error {}: {message}", status_name(code as i32)))
     }
 
     /// Expects this text in the trace.
     #[track_caller]
     pub fn expect_trace(&self, text: &str) -> &Self {
-        let traced = self.trace.to_string().contains(text);
-        if traced { self } else { self.fail(format_args!("{text:?} in the trace")) }
+        self.expect(self.trace.to_string().contains(text), format_args!("{text:?} in the trace"))
     }
 
     /// Expects this number of calls of adapters.
     #[track_caller]
     pub fn expect_calls(&self, count: usize) -> &Self {
-        if self.calls.len() == count { self } else { self.fail(format_args!("{count} calls of adapters")) }
+        self.expect(self.calls.len() == count, format_args!("{count} calls of adapters"))
     }
 
     /// Returns the input of the only call of a template: see [`RecordedCall::input`].
@@ -77,6 +77,11 @@ impl<R: Debug> Answer<R> {
     }
 
     #[track_caller]
+    fn expect(&self, is_met: bool, expected: impl Display) -> &Self {
+        if is_met { self } else { self.fail(expected) }
+    }
+
+    #[track_caller]
     fn fail(&self, expected: impl Display) -> ! {
         panic!("expected {expected}\n{self}")
     }
@@ -86,32 +91,25 @@ impl Answer<Verdict> {
     /// Expects that the request is allowed.
     #[track_caller]
     pub fn expect_allowed(&self) -> &Self {
-        match &self.result {
-            Ok(verdict) if verdict.is_allowed() => self,
-            _ => self.fail("the request to be allowed"),
-        }
+        self.expect(self.result.as_ref().is_ok_and(Verdict::is_allowed), "the request to be allowed")
     }
 
     /// Expects a denial with this code, and with this text in the message.
     #[track_caller]
     pub fn expect_denied(&self, code: Code, message: &str) -> &Self {
-        match &self.result {
-            Ok(verdict)
-                if verdict.status().code == code as i32 && verdict.status().message.contains(message) =>
-            {
-                self
-            }
-            _ => self.fail(format_args!("a denial with {}: {message}", status_name(code as i32))),
-        }
+        let status = self.result.as_ref().map(Verdict::status);
+        let is_met =
+            status.is_ok_and(|status| status.code == code as i32 && status.message.contains(message));
+        self.expect(is_met, format_args!("a denial with {}: {message}", status_name(code as i32)))
     }
 
     /// Expects this validity of the answer.
     #[track_caller]
     pub fn expect_valid(&self, duration: Duration, uses: i32) -> &Self {
-        match &self.result {
-            Ok(verdict) if (verdict.valid_duration(), verdict.valid_use_count()) == (duration, uses) => self,
-            _ => self.fail(format_args!("an answer that is valid for {duration:?} and {uses} uses")),
-        }
+        let validity =
+            self.result.as_ref().map(|verdict| (verdict.valid_duration(), verdict.valid_use_count()));
+        let is_met = validity.is_ok_and(|validity| validity == (duration, uses));
+        self.expect(is_met, format_args!("an answer that is valid for {duration:?} and {uses} uses"))
     }
 }
 
@@ -119,10 +117,8 @@ impl Answer<Grant> {
     /// Expects this grant.
     #[track_caller]
     pub fn expect_granted(&self, amount: i64) -> &Self {
-        match &self.result {
-            Ok(grant) if grant.granted() == amount => self,
-            _ => self.fail(format_args!("{amount} to be granted")),
-        }
+        let is_met = self.result.as_ref().is_ok_and(|grant| grant.granted() == amount);
+        self.expect(is_met, format_args!("{amount} to be granted"))
     }
 }
 
