@@ -11,7 +11,7 @@ pub(super) fn lay_out(command: Command, arguments: &[OsString]) -> Command {
     // Variables and values would take most of the short help.
     let short = arguments.iter().any(|argument| argument == "-h");
     let command = match command.get_after_long_help().map(|text| {
-        with_headings(&paragraphs(&localized(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE.trim_end()))))
+        with_headings(localized(&text.to_string().replace(ATTRIBUTES, HOW_TO_WRITE.trim_end())).trim_end())
     }) {
         Some(text) => command.after_long_help(text),
         None => command,
@@ -66,21 +66,6 @@ pub(super) fn grouped(command: Command) -> Command {
     ))
 }
 
-/// Joins the lines of each paragraph. Indented lines remain as they are.
-fn paragraphs(text: &str) -> String {
-    let mut joined = String::new();
-    let mut follows_prose = false;
-    for line in text.lines() {
-        let is_prose = !line.is_empty() && !line.starts_with(' ');
-        if !joined.is_empty() {
-            joined.push(if is_prose && follows_prose { ' ' } else { '\n' });
-        }
-        joined.push_str(line);
-        follows_prose = is_prose;
-    }
-    joined
-}
-
 /// Marks the words before the colon of a paragraph as a heading, as clap does with its own.
 fn with_headings(text: &str) -> String {
     let header = *Styles::default().get_header();
@@ -94,15 +79,3 @@ fn with_headings(text: &str) -> String {
 /// The headings of the text after the flags.
 pub(super) const EXAMPLES: &str = "Examples:";
 pub(super) const EXIT_CODES: &str = "Exit codes:";
-
-#[cfg(test)]
-mod tests {
-    use super::paragraphs;
-
-    #[test]
-    fn lines_of_a_paragraph_are_joined_and_indented_ones_remain() {
-        let text = "Examples:\n  # one\n  a b\n  c\n\nAll of\nit is\nprose:\n  x: y\n\nEnd.";
-        let expected = "Examples:\n  # one\n  a b\n  c\n\nAll of it is prose:\n  x: y\n\nEnd.";
-        assert_eq!(paragraphs(text), expected);
-    }
-}
