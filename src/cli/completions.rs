@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, process::ExitCode};
 
-use clap::{Arg, Args, Command, CommandFactory as _, ValueHint};
+use clap::{Arg, Args, Command, CommandFactory as _};
 use clap_complete::{
     ArgValueCandidates, ArgValueCompleter, CompleteEnv, CompletionCandidate, PathCompleter, Shell,
     engine::ValueCompleter as _, env::Shells,
@@ -10,7 +10,7 @@ use clap_complete::{
 
 use super::{
     program,
-    reference::{self, Names},
+    reference::{Catalogue, Topic},
 };
 use mixer_adapter_config::Kind;
 use mixer_adapter_host::handler::{Adapters, AdaptersBuilder};
@@ -55,9 +55,12 @@ pub(super) fn answer(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> an
 
 /// Adds the candidates that only the data of this program determines.
 fn with_values(command: Command, adapters: &Adapters) -> Command {
-    let Names { adapters, templates, attributes, all } = reference::names(adapters);
-    let kinds = Kind::ALL.iter().map(|kind| (format!("{kind}s"), String::new())).collect();
-    let (adapters, templates, kinds, all) = (one_of(adapters), one_of(templates), one_of(kinds), one_of(all));
+    let catalogue = Catalogue::new(adapters);
+    let all = one_of(Topic::ALL.into_iter().flat_map(|topic| catalogue.names(topic)).collect());
+    let (adapters, templates) =
+        (one_of(catalogue.names(Topic::Adapters)), one_of(catalogue.names(Topic::Templates)));
+    let attributes = catalogue.names(Topic::Attributes);
+    let kinds = one_of(Kind::ALL.iter().map(|kind| (format!("{kind}s"), String::new())).collect());
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
     let commands = commands.map(|command| {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -81,20 +84,6 @@ fn with_values(command: Command, adapters: &Adapters) -> Command {
     }
     for argument in ["config", "instances"] {
         command = with_argument(command, "call", argument, |argument| argument.add(json.clone()));
-    }
-    for (name, argument) in [
-        ("serve", "config"),
-        ("source", "config"),
-        ("explain", "config"),
-        ("explain", "diff"),
-        ("validate", "paths"),
-        ("validate", "config"),
-        ("test", "directory"),
-        ("diff", "before"),
-        ("diff", "after"),
-        ("diff", "requests"),
-    ] {
-        command = with_argument(command, name, argument, |argument| argument.value_hint(ValueHint::AnyPath));
     }
     for name in ["check", "report", "quota", "explain", "eval"] {
         for argument in ["positional", "arguments"] {

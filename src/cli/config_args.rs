@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use clap::{Args, builder::TypedValueParser};
+use clap::{Args, ValueHint, builder::TypedValueParser};
 
 use super::{UsageError, input, value_parsers::one_of};
 use mixer_adapter_config::{self as config, CollectionFilter, ConfigSet, Parsed, ValidationError};
@@ -23,7 +23,7 @@ pub(super) struct ConfigArgs {
     /// A directory of YAML or JSON files, one such file, mcp://HOST:PORT, xds://HOST:PORT (state of the world) or
     /// xds+delta://HOST:PORT (incremental). Can be repeated, with collections for each:
     /// mcp://HOST:PORT?collections=rules,handlers
-    #[arg(long, value_name = "DIR|URL", value_delimiter = ';')]
+    #[arg(long, value_name = "DIR|URL", value_delimiter = ';', value_hint = ValueHint::AnyPath)]
     pub(super) config: Vec<ScopedUrl>,
 
     /// The namespace whose rules apply to all requests, and of resources without a namespace

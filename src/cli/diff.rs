@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -37,15 +37,15 @@ use mixer_adapter_streams::ScopedUrl;
 #[derive(Debug, Args)]
 pub(super) struct Diff {
     /// The configuration to compare with: files, or a server such as mcp://HOST:PORT
-    #[arg(value_name = "BEFORE")]
+    #[arg(value_name = "BEFORE", value_hint = ValueHint::AnyPath)]
     before: ScopedUrl,
 
     /// The changed configuration
-    #[arg(value_name = "AFTER")]
+    #[arg(value_name = "AFTER", value_hint = ValueHint::AnyPath)]
     after: ScopedUrl,
 
     /// The requests: a decision log, or a file with one JSON object of attributes on each line; - is standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     requests: String,
 
     /// Compare the granted amounts of this quota, too

@@ -1,7 +1,7 @@
 use std::{process::ExitCode, time::Instant};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -63,7 +63,7 @@ pub(super) struct Explain {
     decision: DecisionSource,
 
     /// Show the answer of another configuration, too
-    #[arg(long, value_name = "DIR", conflicts_with = "report")]
+    #[arg(long, value_name = "DIR", conflicts_with = "report", value_hint = ValueHint::AnyPath)]
     diff: Option<ScopedUrl>,
 
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueHint};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
@@ -38,7 +38,7 @@ use mixer_adapter_streams::{ConfigUrl, ScopedUrl};
 #[derive(Debug, Args)]
 pub(super) struct Test {
     /// The configuration with its tests: a directory
-    #[arg(value_name = "DIR", required_unless_present = "config")]
+    #[arg(value_name = "DIR", required_unless_present = "config", value_hint = ValueHint::AnyPath)]
     directory: Option<ScopedUrl>,
 
     #[command(flatten)]

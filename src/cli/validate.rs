@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use glob::MatchOptions;
 use serde::Serialize;
 
@@ -36,11 +36,11 @@ pub(super) struct Validate {
     /// Directories of YAML or JSON files, such files, patterns of them, or - for standard input
     ///
     /// Together they are one configuration
-    #[arg(value_name = "PATH", required_unless_present = "config", conflicts_with = "config")]
+    #[arg(value_name = "PATH", required_unless_present = "config", conflicts_with = "config", value_hint = ValueHint::AnyPath)]
     paths: Vec<ConfigUrl>,
 
     /// The same as PATH
-    #[arg(long, value_name = "DIR", value_delimiter = ';')]
+    #[arg(long, value_name = "DIR", value_delimiter = ';', value_hint = ValueHint::AnyPath)]
     config: Vec<ConfigUrl>,
 
     /// The namespace of resources without one

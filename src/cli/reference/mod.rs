@@ -12,8 +12,10 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 
-use self::topics::Topic;
-pub(super) use self::{item::Item, topics::Catalogue};
+pub(super) use self::{
+    item::Item,
+    topics::{Catalogue, Topic},
+};
 use super::{UsageError, output_args::DataFormat};
 use mixer_adapter_config::Kind;
 use mixer_adapter_core::framework::suggest::suggestion;
@@ -154,30 +156,6 @@ impl Selection {
         };
         DataFormat::Json.encode(&schema::of(kind.as_ref(), catalogue))
     }
-}
-
-/// The names of items with their types or meanings, for completions.
-pub(super) struct Names {
-    pub(super) adapters: Vec<(String, String)>,
-    pub(super) templates: Vec<(String, String)>,
-    pub(super) attributes: Vec<(String, String)>,
-    /// The items of all topics.
-    pub(super) all: Vec<(String, String)>,
-}
-
-/// Returns the names of all items.
-pub(super) fn names(adapters: &Adapters) -> Names {
-    let catalogue = Catalogue::new(adapters);
-    Names {
-        adapters: names_of(&catalogue, Topic::Adapters),
-        templates: names_of(&catalogue, Topic::Templates),
-        attributes: names_of(&catalogue, Topic::Attributes),
-        all: Topic::ALL.into_iter().flat_map(|topic| names_of(&catalogue, topic)).collect(),
-    }
-}
-
-fn names_of(catalogue: &Catalogue<'_>, topic: Topic) -> Vec<(String, String)> {
-    catalogue.items(topic).into_iter().map(|item| (item.name, item.meaning)).collect()
 }
 
 fn unknown(topic: &str) -> UsageError {

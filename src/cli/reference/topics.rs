@@ -17,7 +17,7 @@ use mixer_adapter_templates::{STANDARD, STANDARD_COMMENTS};
 
 /// A part of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Topic {
+pub(in crate::cli) enum Topic {
     /// The attributes that are declared without an attribute manifest
     Attributes,
     /// The functions and operators of expressions
@@ -32,7 +32,7 @@ pub(super) enum Topic {
 
 impl Topic {
     /// All topics.
-    pub(super) const ALL: [Self; 5] =
+    pub(in crate::cli) const ALL: [Self; 5] =
         [Self::Attributes, Self::Functions, Self::Templates, Self::Adapters, Self::Kinds];
 
     /// The names on the command line, in the order of [`ALL`](Self::ALL).
@@ -89,6 +89,11 @@ impl<'a> Catalogue<'a> {
             Topic::Adapters => self.adapters.iter().map(|adapter| self.adapter(adapter)).collect(),
             Topic::Kinds => Kind::ALL.iter().filter_map(|kind| self.kind(kind)).collect(),
         }
+    }
+
+    /// The names of the items of a topic, with their meanings.
+    pub(in crate::cli) fn names(&self, topic: Topic) -> Vec<(String, String)> {
+        self.items(topic).into_iter().map(|item| (item.name, item.meaning)).collect()
     }
 
     /// The item of a template.

@@ -3,7 +3,7 @@ mod admin;
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use clap::Args;
+use clap::{Args, ValueHint};
 use tokio::time;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::service::Routes;
@@ -36,7 +36,7 @@ pub(super) struct Source {
     directory: Option<ConfigUrl>,
 
     /// The configuration, in place of DIR
-    #[arg(long, value_name = "DIR", conflicts_with = "directory")]
+    #[arg(long, value_name = "DIR", conflicts_with = "directory", value_hint = ValueHint::AnyPath)]
     config: Option<ConfigUrl>,
 
     /// Address to listen on for sinks
