@@ -29,21 +29,13 @@ pub(super) struct Totals {
     pub(super) latency: LatencyCounts,
 }
 
-/// Rates per second, and durations of checks.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    requests: f64,
-    denials: f64,
-    failures: f64,
-    calls: f64,
-    p50: Option<Duration>,
-    p99: Option<Duration>,
-}
+/// The measures: rates per second, and durations of checks in microseconds, which are null without checks.
+const MEASURES: [&str; 6] = ["requests", "denials", "failures", "calls", "p50_micros", "p99_micros"];
 
-/// The points of the last 15 minutes, the oldest first.
+/// The points of each measure in the last 15 minutes, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    points: VecDeque<Point>,
+    points: [VecDeque<Json>; MEASURES.len()],
     last: Option<(Instant, Totals)>,
 }
 
@@ -60,39 +52,34 @@ impl History {
         }
         let rate = |count: u64, before: u64| {
             let rate = count.saturating_sub(before) as f64 / elapsed.as_secs_f64();
-            (rate * 10.0).round() / 10.0
+            Json::from((rate * 10.0).round() / 10.0)
         };
         let latency = totals.latency.since(&last.latency);
-        if self.points.len() == MAX_POINTS {
-            self.points.pop_front();
+        let micros =
+            |quantile| Json::from(latency.quantile(quantile).map(|duration| duration.as_micros() as u64));
+        let values = [
+            rate(totals.requests, last.requests),
+            rate(totals.denials, last.denials),
+            rate(totals.failures, last.failures),
+            rate(totals.calls, last.calls),
+            micros(0.5),
+            micros(0.99),
+        ];
+        for (points, value) in self.points.iter_mut().zip(values) {
+            if points.len() == MAX_POINTS {
+                points.pop_front();
+            }
+            points.push_back(value);
         }
-        self.points.push_back(Point {
-            requests: rate(totals.requests, last.requests),
-            denials: rate(totals.denials, last.denials),
-            failures: rate(totals.failures, last.failures),
-            calls: rate(totals.calls, last.calls),
-            p50: latency.quantile(0.5),
-            p99: latency.quantile(0.99),
-        });
         self.last = Some((now, totals));
     }
 
-    /// Returns a list of each measure. Durations are in microseconds, and null without checks.
+    /// Returns the list of each measure.
     pub(super) fn json(&self) -> Json {
-        let rates = |of: fn(&Point) -> f64| self.points.iter().map(of).collect::<Vec<_>>();
-        let micros = |of: fn(&Point) -> Option<Duration>| -> Vec<_> {
-            let durations = self.points.iter().map(of);
-            durations.map(|duration| duration.map(|duration| duration.as_micros() as u64)).collect()
-        };
-        json!({
-            "step_seconds": STEP.as_secs(),
-            "requests": rates(|point| point.requests),
-            "denials": rates(|point| point.denials),
-            "failures": rates(|point| point.failures),
-            "calls": rates(|point| point.calls),
-            "p50_micros": micros(|point| point.p50),
-            "p99_micros": micros(|point| point.p99),
-        })
+        let mut json: Json =
+            MEASURES.into_iter().zip(self.points.iter().map(|points| json!(points))).collect();
+        json["step_seconds"] = STEP.as_secs().into();
+        json
     }
 }
 
