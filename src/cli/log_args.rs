@@ -26,23 +26,13 @@ pub(super) struct LogArgs {
 }
 
 impl LogArgs {
-    /// Installs the logger.
-    pub(super) fn start(&self) -> anyhow::Result<()> {
-        start(&self.log, self.log_json)
-    }
-
     /// Installs the logger, and a layer that receives spans regardless of the filter.
-    pub(super) fn start_with(&self, spans: Box<dyn Layer<Registry> + Send + Sync>) -> anyhow::Result<()> {
-        log_output::start()?;
-        let colored = style::on_stderr();
-        let lines =
-            tracing_subscriber::fmt::layer().with_writer(move || LogLine { colored }).with_ansi(colored);
-        let lines = if self.log_json { lines.json().boxed() } else { lines.boxed() };
-        registry().with(spans).with(lines.with_filter(filter(&self.log)?)).init();
-        mixer_adapter_host::handler::log_panics(log_output::flush);
-        Ok(())
+    pub(super) fn start(&self, spans: Option<BoxedLayer>) -> anyhow::Result<()> {
+        start(&self.log, self.log_json, spans)
     }
 }
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Libraries whose other events are about frames, handshakes and polling. Peers can cause any number of them.
 const LIBRARIES: [&str; 6] = ["h2", "hyper", "mio", "rustls", "tonic", "tower"];
@@ -75,19 +65,13 @@ fn filter(log: &str) -> anyhow::Result<EnvFilter> {
     })
 }
 
-/// Installs a logger with a filter. Panics are logged, too.
-pub(super) fn start(log: &str, json: bool) -> anyhow::Result<()> {
+/// Installs a logger with a filter, and a layer that receives spans regardless of it. Panics are logged, too.
+pub(super) fn start(log: &str, json: bool, spans: Option<BoxedLayer>) -> anyhow::Result<()> {
     log_output::start()?;
     let colored = style::on_stderr();
-    let logging = tracing_subscriber::fmt()
-        .with_env_filter(filter(log)?)
-        .with_writer(move || LogLine { colored })
-        .with_ansi(colored);
-    if json {
-        logging.json().init()
-    } else {
-        logging.init()
-    }
+    let lines = tracing_subscriber::fmt::layer().with_writer(move || LogLine { colored }).with_ansi(colored);
+    let lines = if json { lines.json().boxed() } else { lines.boxed() };
+    registry().with(spans).with(lines.with_filter(filter(log)?)).init();
     mixer_adapter_host::handler::log_panics(log_output::flush);
     Ok(())
 }

@@ -45,12 +45,12 @@ impl OtlpArgs {
         lost: Events,
     ) -> anyhow::Result<Option<Traces>> {
         let Some(Endpoint(url)) = &self.otlp_endpoint else {
-            logging.start()?;
+            logging.start(None)?;
             return Ok(None);
         };
         let tls = self.tls(url).context("cannot use --otlp-endpoint")?;
         let traces = Traces::start(url, self.otlp_protocol, tls, lost, runtime);
-        logging.start_with(traces.layer())?;
+        logging.start(Some(traces.layer()))?;
         if self.otlp_ca_cert_file.is_some() && !has_tls(url) {
             tracing::warn!("--otlp-ca-cert-file has no effect: http:// is without TLS, https:// with it");
         }

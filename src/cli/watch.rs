@@ -176,7 +176,7 @@ impl Watch {
                 usage!("{}: not the URL of a server; write it like mcp://HOST:PORT", self.server).into()
             );
         };
-        log_args::start(&self.log, false)?;
+        log_args::start(&self.log, false, None)?;
         for Requested { collection, .. } in &self.collections {
             if let Some(similar) = collection.similar() {
                 tracing::warn!(%collection, "no known collection or type has this name; did you mean {similar}?");

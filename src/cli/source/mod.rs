@@ -137,7 +137,7 @@ impl Source {
         let files = FileSource::new(directory, &self.default_config_namespace).with_formats(FILE_FORMATS);
         let types = types(&self.descriptors)?;
         let sinks = self.peers()?;
-        self.logging.start()?;
+        self.logging.start(None)?;
         raise_open_files();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
