@@ -40,13 +40,13 @@ use mixer_adapter_host::handler::quoted_list;
 pub(super) const RULES: usize = 11;
 
 pub(super) struct Server<'a> {
-    client: RpcClient,
-    templates: Vec<DynamicTemplate>,
+    pub(super) client: RpcClient,
+    pub(super) templates: Vec<DynamicTemplate>,
     /// Whether the templates were chosen, and must all be served.
-    is_chosen: bool,
+    pub(super) is_chosen: bool,
     /// The message of the configuration; `None` for a Struct.
-    config: Option<MessageDescriptor>,
-    options: &'a Options,
+    pub(super) config: Option<MessageDescriptor>,
+    pub(super) options: &'a Options,
 }
 
 /// Tests the rules that a client can test, in their order.
@@ -81,17 +81,7 @@ pub(super) async fn test(mut server: Server<'_>, mut run: Run<'_>) -> Vec<Tested
     run.finish()
 }
 
-impl<'a> Server<'a> {
-    pub(super) fn new(
-        client: RpcClient,
-        templates: Vec<DynamicTemplate>,
-        is_chosen: bool,
-        config: Option<MessageDescriptor>,
-        options: &'a Options,
-    ) -> Self {
-        Self { client, templates, is_chosen, config, options }
-    }
-
+impl Server<'_> {
     /// Drops the templates that are not served, unless they were chosen.
     async fn find_templates(&mut self) -> Outcome {
         let config = self.config()?;
