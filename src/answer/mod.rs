@@ -8,12 +8,9 @@ mod text;
 mod verdict;
 
 pub(crate) use json::{detail_json, fields_json, status_json};
-pub(crate) use quota::QuotaAnswer;
 pub use verdict::Verdict;
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use mixer_adapter_engine::proto::istio::mixer::v1::{CheckRequest, CheckResponse};
 
@@ -35,9 +32,10 @@ impl Rendered {
             None => Self { text: "the answer has no check result\n".to_owned(), json: json!({}) },
         };
         let amounts = request.quotas.iter().map(|(name, params)| (name.as_str(), params.amount));
-        text.push_str(&quotas_text(amounts, &response.quotas));
+        let quotas = Self::quotas(amounts, &response.quotas);
+        text.push_str(&quotas.text);
         if !response.quotas.is_empty() {
-            json["quotas"] = quotas_json(&response.quotas);
+            json["quotas"] = quotas.json;
         }
         Self { text, json }
     }
@@ -47,29 +45,4 @@ impl From<&Verdict> for Rendered {
     fn from(verdict: &Verdict) -> Self {
         Self { text: verdict.to_string(), json: verdict.to_json() }
     }
-}
-
-/// Answers to quota requests, as lines of text.
-pub(crate) fn quotas_text<'a, A>(
-    requests: impl IntoIterator<Item = (&'a str, i64)>,
-    answers: &'a BTreeMap<String, A>,
-) -> String
-where
-    QuotaAnswer: From<&'a A>,
-{
-    let lines = requests.into_iter().map(|(name, amount)| {
-        let answer = answers.get(name).map(QuotaAnswer::from);
-        quota::line(name, amount, answer.as_ref()) + "\n"
-    });
-    lines.collect()
-}
-
-/// Answers to quota requests, as an object with the names of the quotas.
-pub(crate) fn quotas_json<'a, A: 'a>(answers: impl IntoIterator<Item = (&'a String, &'a A)>) -> Json
-where
-    QuotaAnswer: From<&'a A>,
-{
-    let quotas =
-        answers.into_iter().map(|(name, answer)| (name.clone(), QuotaAnswer::from(answer).to_json()));
-    quotas.collect::<Map<_, _>>().into()
 }

@@ -1,66 +1,45 @@
+use std::collections::BTreeMap;
+
 use serde_json::{Value as Json, json};
 
 use super::{
+    Rendered,
     json::{duration_text, references_json, status_json},
-    references::{self, ReferencedAttribute},
-};
-use mixer_adapter_core::proto::{
-    Status, istio::mixer::adapter::model::v1beta1::quota_result::Result as AdapterQuotaResult,
+    references,
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::check_response::QuotaResult;
 
-/// The answer to a quota request, of a Mixer or of one adapter.
-pub(crate) struct QuotaAnswer {
-    granted_amount: i64,
-    valid_duration: Option<prost_types::Duration>,
-    status: Option<Status>,
-    /// `None` in the answer of an adapter.
-    references: Option<Vec<ReferencedAttribute>>,
-}
-
-impl QuotaAnswer {
-    pub(super) fn to_json(&self) -> Json {
-        let mut json = json!({
-            "granted_amount": self.granted_amount,
-            "valid_duration": duration_text(self.valid_duration),
-        });
-        if let Some(references) = &self.references {
-            json["referenced_attributes"] = references_json(references);
-        }
-        if let Some(status) = &self.status {
-            json["status"] = status_json(status);
-        }
-        json
+impl Rendered {
+    /// Renders the answers to quota requests: a line for each request, and an object with the names of the quotas.
+    pub(crate) fn quotas<'a>(
+        requests: impl IntoIterator<Item = (&'a str, i64)>,
+        answers: &BTreeMap<String, QuotaResult>,
+    ) -> Self {
+        let lines = requests.into_iter().map(|(name, amount)| line(name, amount, answers.get(name)) + "\n");
+        let json = answers.iter().map(|(name, answer)| (name.clone(), to_json(answer)));
+        Self { text: lines.collect(), json: json.collect() }
     }
 }
 
-impl From<&QuotaResult> for QuotaAnswer {
-    fn from(result: &QuotaResult) -> Self {
-        let references = result.referenced_attributes.as_ref().map(references::decode);
-        Self {
-            granted_amount: result.granted_amount,
-            valid_duration: result.valid_duration,
-            status: result.status.clone(),
-            references: Some(references.unwrap_or_default()),
-        }
+fn to_json(answer: &QuotaResult) -> Json {
+    let mut json = json!({
+        "granted_amount": answer.granted_amount,
+        "valid_duration": duration_text(answer.valid_duration),
+    });
+    // The answer of an adapter has none.
+    if let Some(references) = &answer.referenced_attributes {
+        json["referenced_attributes"] = references_json(&references::decode(references));
     }
-}
-
-impl From<&AdapterQuotaResult> for QuotaAnswer {
-    fn from(result: &AdapterQuotaResult) -> Self {
-        Self {
-            granted_amount: result.granted_amount,
-            valid_duration: result.valid_duration,
-            status: result.status.clone(),
-            references: None,
-        }
+    if let Some(status) = &answer.status {
+        json["status"] = status_json(status);
     }
+    json
 }
 
 /// The answer to a request for `amount`. A Mixer and its proxies read a missing answer as a grant of nothing.
-pub(super) fn line(name: &str, amount: i64, answer: Option<&QuotaAnswer>) -> String {
+fn line(name: &str, amount: i64, answer: Option<&QuotaResult>) -> String {
     match answer {
-        Some(QuotaAnswer { granted_amount, valid_duration, .. }) => {
+        Some(QuotaResult { granted_amount, valid_duration, .. }) => {
             let duration = duration_text(*valid_duration);
             format!("quota {name}: granted {granted_amount} of {amount}, valid for {duration}")
         }

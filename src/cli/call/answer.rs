@@ -7,14 +7,15 @@ use tonic::Status;
 
 use super::request::PreparedCall;
 use crate::{
-    answer::{Rendered, Verdict, fields_json, quotas_json, quotas_text},
+    answer::{Rendered, Verdict, fields_json},
     cli::counted,
 };
 use mixer_adapter_core::{
-    proto::{CheckResult, QuotaResult},
+    proto::{CheckResult, QuotaResult, istio::mixer::adapter::model::v1beta1::quota_result},
     template::Variety,
     value,
 };
+use mixer_adapter_engine::proto::istio::mixer::v1::check_response;
 
 /// Decodes and renders an answer. A malformed one is INTERNAL, as in a real Mixer.
 pub(super) fn render(prepared: &PreparedCall, encoded: prost::bytes::Bytes) -> Result<Rendered, Status> {
@@ -25,10 +26,9 @@ pub(super) fn render(prepared: &PreparedCall, encoded: prost::bytes::Bytes) -> R
         Variety::Quota => QuotaResult::decode(encoded).map(|result| {
             let requests = prepared.quota_request.iter().flat_map(|request| &request.quotas);
             let amounts = requests.map(|(name, params)| (name.as_str(), params.amount));
-            Rendered {
-                text: quotas_text(amounts, &result.quotas),
-                json: json!({ "quotas": quotas_json(&result.quotas) }),
-            }
+            let answers = result.quotas.iter().map(|(name, answer)| (name.clone(), as_of_mixer(answer)));
+            let quotas = Rendered::quotas(amounts, &answers.collect());
+            Rendered { text: quotas.text, json: json!({ "quotas": quotas.json }) }
         }),
         Variety::Report => Ok(Rendered {
             text: format!("reported, {} in one call\n", counted(prepared.instances.len(), "instance")),
@@ -42,6 +42,16 @@ pub(super) fn render(prepared: &PreparedCall, encoded: prost::bytes::Bytes) -> R
     rendered.map_err(|error| {
         Status::internal(format!("the adapter's answer is not a valid {}: {error}", message.full_name()))
     })
+}
+
+/// Returns the answer of an adapter to a quota request as a Mixer passes it on.
+fn as_of_mixer(answer: &quota_result::Result) -> check_response::QuotaResult {
+    check_response::QuotaResult {
+        granted_amount: answer.granted_amount,
+        valid_duration: answer.valid_duration,
+        status: answer.status.clone(),
+        referenced_attributes: None,
+    }
 }
 
 /// Renders result and output of a `HandleXResponse`.
