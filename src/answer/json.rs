@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Verdict, references::ReferencedAttribute};
+use super::Verdict;
 use mixer_adapter_core::{
     framework::status::status_name,
     proto::{self, Any, Status},
@@ -22,7 +22,7 @@ impl Verdict {
             "valid_use_count": self.valid_use_count,
         });
         if let Some(references) = &self.references {
-            json["referenced_attributes"] = references_json(references);
+            json["referenced_attributes"] = json!(references);
         }
         if let Some(directive) = &self.directive {
             json["route_directive"] = directive_json(directive);
@@ -65,17 +65,6 @@ pub(crate) fn fields_json(message: &DynamicMessage) -> Map<String, Json> {
         Ok(Json::Object(fields)) => fields,
         _ => Map::new(),
     }
-}
-
-pub(super) fn references_json(references: &[ReferencedAttribute]) -> Json {
-    let references = references.iter().map(|reference| {
-        let mut json = json!({ "name": reference.name, "condition": reference.condition });
-        if let Some(key) = &reference.key {
-            json["key"] = key.as_str().into();
-        }
-        json
-    });
-    references.collect()
 }
 
 fn directive_json(directive: &RouteDirective) -> Json {

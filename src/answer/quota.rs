@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Rendered,
-    json::{duration_text, references_json, status_json},
+    json::{duration_text, status_json},
     references,
 };
 use mixer_adapter_engine::proto::istio::mixer::v1::check_response::QuotaResult;
@@ -28,7 +28,7 @@ fn to_json(answer: &QuotaResult) -> Json {
     });
     // The answer of an adapter has none.
     if let Some(references) = &answer.referenced_attributes {
-        json["referenced_attributes"] = references_json(&references::decode(references));
+        json["referenced_attributes"] = json!(references::decode(references));
     }
     if let Some(status) = &answer.status {
         json["status"] = status_json(status);

@@ -1,10 +1,13 @@
+use serde::Serialize;
+
 use mixer_adapter_engine::{dictionary::WORDS, proto::istio::mixer::v1::ReferencedAttributes};
 
 /// An attribute that an answer depends on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ReferencedAttribute {
     pub(crate) name: String,
     /// The key, if the answer depends on one entry of a map.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
     /// `EXACT` or `ABSENCE`.
     pub(crate) condition: &'static str,

@@ -13,17 +13,13 @@ use super::{
 };
 use mixer_adapter_host::{NewSession, handler::Caller};
 
-/// The measured resources of a process: outside of Linux, only tasks.
-#[derive(Clone, Copy, Debug)]
-struct Usage {
-    tasks: usize,
-    threads: usize,
-    files: usize,
-    /// Resident memory in KiB, without files.
-    resident: usize,
-    /// Writable memory in KiB, including memory that was never written to.
-    writable: usize,
-}
+/// The measured resources of a process: outside of Linux, only tasks. Resident memory is without files, and writable memory includes
+/// memory that was never written to.
+const RESOURCES: [&str; 5] =
+    ["tasks", "threads", "open files", "KiB of resident memory", "KiB of writable memory"];
+
+/// The use of each of the [`RESOURCES`].
+type Usage = [usize; RESOURCES.len()];
 
 /// What handlers leave behind.
 #[derive(Debug)]
@@ -66,18 +62,14 @@ pub(super) async fn handlers_release_everything(suite: &Suite<'_>, share: Durati
     cycle(&subject, WARM_UP, Duration::ZERO, end).await?;
     let mut leaks: Vec<Leak> = Vec::new();
     for round in 1..=MAX_ROUNDS {
-        let before = Usage::measure(&subject);
+        let before = measure(&subject);
         let handlers = cycle(&subject, HANDLERS, ROUND, end).await?;
         let grown = settled(&subject, &before, handlers).await;
-        let limits = [
-            ("tasks", grown.tasks, handlers * 9 / 10),
-            ("threads", grown.threads, handlers * 9 / 10),
-            ("open files", grown.files, handlers * 9 / 10),
-            ("KiB of resident memory", grown.resident, RESIDENT),
-            ("KiB of writable memory", grown.writable, WRITABLE),
-        ];
-        let grown = limits.into_iter().filter(|(_, growth, limit)| growth >= limit && *limit > 0);
-        let seen = grown.map(|(resource, growth, _)| {
+        let most = handlers * 9 / 10;
+        let limits = [most, most, most, RESIDENT, WRITABLE];
+        let grown = RESOURCES.into_iter().zip(grown).zip(limits);
+        let grown = grown.filter(|((_, growth), limit)| growth >= limit && *limit > 0);
+        let seen = grown.map(|((resource, growth), _)| {
             let per_hundred = growth * 100 / handlers.max(1);
             let earlier = leaks.iter().find(|leak| leak.resource == resource);
             let (rounds, least) = earlier.map_or((0, per_hundred), |leak| (leak.rounds, leak.per_hundred));
@@ -133,42 +125,25 @@ async fn cycle(subject: &Process<'_>, count: usize, time: Duration, end: Instant
     Ok(handlers)
 }
 
-/// Waits until tasks and threads that end soon have ended, and returns the growth since `before`.
+/// Waits until tasks, threads and files that end soon have ended, and returns the growth since `before`.
 async fn settled(subject: &Process<'_>, before: &Usage, handlers: usize) -> Usage {
     let end = Instant::now() + subject.options().patience.min(Duration::from_secs(2));
     loop {
-        let grown = Usage::measure(subject).beyond(before);
-        let most = grown.tasks.max(grown.threads).max(grown.files);
-        if most < handlers / 2 || Instant::now() >= end {
+        let usage = measure(subject);
+        let grown: Usage = std::array::from_fn(|resource| usage[resource].saturating_sub(before[resource]));
+        if grown[..3].iter().all(|growth| *growth < handlers / 2) || Instant::now() >= end {
             return grown;
         }
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-impl Usage {
-    fn measure(subject: &Process<'_>) -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let [threads, resident, writable] = ["Threads", "RssAnon", "VmData"].map(|name| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
-        });
-        Self {
-            tasks: subject.runtime.metrics().num_alive_tasks(),
-            threads,
-            files: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
-            resident,
-            writable,
-        }
-    }
-
-    fn beyond(self, before: &Self) -> Self {
-        Self {
-            tasks: self.tasks.saturating_sub(before.tasks),
-            threads: self.threads.saturating_sub(before.threads),
-            files: self.files.saturating_sub(before.files),
-            resident: self.resident.saturating_sub(before.resident),
-            writable: self.writable.saturating_sub(before.writable),
-        }
-    }
+fn measure(subject: &Process<'_>) -> Usage {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let [threads, resident, writable] = ["Threads", "RssAnon", "VmData"].map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+    });
+    let files = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    [subject.runtime.metrics().num_alive_tasks(), threads, files, resident, writable]
 }
