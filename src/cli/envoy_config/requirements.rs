@@ -1,7 +1,11 @@
 //! The requirements of a configuration on Envoy, by the attributes that its expressions read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
+use regex::Regex;
 use serde_json::Value as Json;
 
 use mixer_adapter_config::{
@@ -182,54 +186,36 @@ fn add_strings(value: &Json, inputs: &mut BTreeSet<Read>) {
     }
 }
 
+/// The literals of expressions. A literal that does not end is the rest of the text.
+const LITERAL: &str = r#""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?"#;
+
+/// A literal, or a name with the literal of its index.
+static READ: LazyLock<Regex> = LazyLock::new(|| {
+    let name = "[A-Za-z_][A-Za-z0-9_.]*";
+    let pattern = format!(r"(?s){LITERAL}|({name})(?:\s*\[\s*({LITERAL}))?");
+    Regex::new(&pattern).expect("a constant pattern")
+});
+
 /// Returns the attributes that an expression names, in any of the languages. Names of functions may be among them.
 fn reads(text: &str) -> BTreeSet<Read> {
-    let mut found = BTreeSet::new();
-    let mut rest = text;
     // CEL asks whether a map has a key.
     let is_guarded = text.contains(" in ratelimit.descriptor") || text.contains("has(ratelimit.descriptor");
-    while let Some(first) = rest.chars().next() {
-        if let Some((_, after)) = literal(rest) {
-            rest = after;
-            continue;
-        }
-        if !first.is_ascii_alphabetic() && first != '_' {
-            rest = &rest[first.len_utf8()..];
-            continue;
-        }
-        let end = rest.find(|character| !is_of_name(character)).unwrap_or(rest.len());
-        let before = text[..text.len() - rest.len()].trim_end_matches(['(', ' ']);
-        let (name, after) = rest.split_at(end);
-        let index = after.trim_start().strip_prefix('[').and_then(|after| literal(after.trim_start()));
-        let key = index.map(|(key, _)| key.to_owned());
-        rest = index.map_or(after, |(_, after)| after);
-        let behind = if key.is_some() { rest.trim_start().trim_start_matches(']') } else { rest };
+    let reads = READ.captures_iter(text).filter_map(|found| {
+        let name = found.get(1)?;
+        let key = found.get(2).map(|literal| {
+            let (quote, key) = literal.as_str().split_at(1);
+            key.strip_suffix(quote).unwrap_or(key).to_owned()
+        });
+        let before = text[..name.start()].trim_end_matches(['(', ' ']);
+        let behind = &text[found.get(0)?.end()..];
+        let behind = if key.is_some() { behind.trim_start().trim_start_matches(']') } else { behind };
         let behind = behind.trim_start_matches([')', ' ']);
         let is_operand = behind.starts_with('|') && !behind.starts_with("||")
             || before.ends_with('|') && !before.ends_with("||");
-        let has_fallback = is_operand || is_guarded;
-        found.insert(Read { attribute: name.trim_end_matches('.').to_owned(), key, has_fallback });
-    }
-    found
-}
-
-fn is_of_name(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '_' | '.')
-}
-
-/// Splits a text that begins with a string literal behind it.
-fn literal(text: &str) -> Option<(&str, &str)> {
-    let quote = text.chars().next().filter(|first| matches!(first, '"' | '\'' | '`'))?;
-    let mut is_escaped = false;
-    for (index, character) in text.char_indices().skip(1) {
-        match character {
-            _ if is_escaped => is_escaped = false,
-            '\\' if quote != '`' => is_escaped = true,
-            end if end == quote => return Some((&text[1..index], &text[index + 1..])),
-            _ => {}
-        }
-    }
-    Some((&text[1..], ""))
+        let attribute = name.as_str().trim_end_matches('.').to_owned();
+        Some(Read { attribute, key, has_fallback: is_operand || is_guarded })
+    });
+    reads.collect()
 }
 
 #[cfg(test)]
