@@ -9,11 +9,11 @@ use clap_complete::{
 };
 
 use super::{
-    program,
+    AddAdapters, program,
     reference::{Catalogue, Topic},
 };
 use mixer_adapter_config::Kind;
-use mixer_adapter_host::handler::{Adapters, AdaptersBuilder};
+use mixer_adapter_host::handler::Adapters;
 
 /// The environment variable by which a script requests candidates.
 const REQUEST: &str = "MIXER_ADAPTER_COMPLETE";
@@ -43,7 +43,7 @@ pub(super) fn is_requested() -> bool {
 }
 
 /// Prints the candidates for the command line that a script passes.
-pub(super) fn answer(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder) -> anyhow::Result<ExitCode> {
+pub(super) fn answer(add: AddAdapters<'_>) -> anyhow::Result<ExitCode> {
     super::with_adapters(add, |adapters| {
         let directory = std::env::current_dir().ok();
         CompleteEnv::with_factory(|| with_values(super::Arguments::command(), adapters))

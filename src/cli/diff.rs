@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use serde_json::{Value as Json, json};
 
 use super::{
-    UsageError,
+    AddAdapters, UsageError,
     config_args::ConfigArgs,
     counted,
     dry_run::{DryRun, Loaded, unknown_names},
@@ -30,7 +30,7 @@ use mixer_adapter_engine::{
     proto::istio::mixer::v1::{CheckRequest, CheckResponse, ReportResponse, check_request::QuotaParams},
     trace::{Step, Trace},
 };
-use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+use mixer_adapter_host::handler::Caller;
 use mixer_adapter_streams::ScopedUrl;
 
 /// Show which answers to recorded requests differ between two configurations
@@ -66,10 +66,7 @@ pub(super) struct Diff {
 }
 
 impl Diff {
-    pub(super) fn run(
-        mut self,
-        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-    ) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(mut self, add: AddAdapters<'_>) -> anyhow::Result<ExitCode> {
         let requests = self.read_requests()?;
         let engines = DryRun::new(add, false)?;
         let mut answers = Vec::with_capacity(2);

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 
 use super::{
+    AddAdapters,
     config_args::{ConfigArgs, SAMPLE},
     faults::Texts,
 };
@@ -17,7 +18,7 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::{
     Host,
-    handler::{AdaptersBuilder, Closing, TableLimits},
+    handler::{Closing, TableLimits},
 };
 
 /// Builds engines with the adapters of this program.
@@ -56,10 +57,7 @@ impl<'a> Loaded<'a> {
 
 impl DryRun {
     /// Creates the runtime and the adapters. With `call`, reports are delivered and remote adapters called.
-    pub(super) fn new(
-        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-        call: bool,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn new(add: AddAdapters<'_>, call: bool) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.context("cannot start the runtime")?;
         let closing = Closing::on(runtime.handle().clone());
@@ -69,6 +67,12 @@ impl DryRun {
         let host = Arc::new(Host::new(adapters, limits, closing.clone()));
         let connector = Connector { host: host.clone(), remote: remote::Options::default(), closing };
         Ok(Self { runtime, host, connect: Connections { connector, call } })
+    }
+
+    /// Returns the builder of a snapshot of a configuration.
+    pub(super) fn builder(&self, set: &ConfigSet, faults: Vec<ValidationError>) -> SnapshotBuilder {
+        let _entered = self.runtime.enter();
+        SnapshotBuilder::new(set, faults, &self.host)
     }
 
     /// Builds an engine, runs `work` with it, and closes its handlers. Prints faults that may be the reason of an answer.
@@ -84,7 +88,7 @@ impl DryRun {
     }
 
     async fn engine(&self, loaded: &mut Loaded<'_>) -> anyhow::Result<Mixer> {
-        let builder = SnapshotBuilder::new(&loaded.set, loaded.faults.clone(), &self.host);
+        let builder = self.builder(&loaded.set, loaded.faults.clone());
         let built = builder.build(None, &self.connect, &loaded.arguments.options()?).await;
         let (built, faults) = match built {
             Ok((snapshot, faults)) => (Some(snapshot), faults),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::{
-    UsageError,
+    AddAdapters, UsageError,
     admin_client::AdminClient,
     attribute_args::AttributeArgs,
     config_args::ConfigArgs,
@@ -28,7 +28,7 @@ use mixer_adapter_engine::{
     proto::istio::mixer::v1::CheckRequest,
     trace::Trace,
 };
-use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+use mixer_adapter_host::handler::Caller;
 use mixer_adapter_streams::ScopedUrl;
 
 /// Explain how a configuration answers a request, without a server
@@ -85,7 +85,7 @@ struct OtherAnswer {
 impl Explain {
     pub(super) fn run(
         mut self,
-        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+        add: AddAdapters<'_>,
         sample: Option<&'static str>,
     ) -> anyhow::Result<ExitCode> {
         let is_configured = !self.configuration.config.is_empty();

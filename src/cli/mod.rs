@@ -254,6 +254,7 @@ fn random_id() -> u64 {
 
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Program) -> ExitCode {
+    let add: AddAdapters<'_> = Box::new(add);
     program.enter();
     let sample = program.sample;
     if completions::is_requested() {
@@ -347,8 +348,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::BrokenPipe)
 }
 
+/// Adds the adapters of the program.
+type AddAdapters<'a> = Box<dyn FnOnce(AdaptersBuilder) -> AdaptersBuilder + 'a>;
+
 fn with_adapters(
-    add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
+    add: AddAdapters<'_>,
     command: impl FnOnce(&Adapters) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     // No adapter runs: their descriptions are enough.
@@ -362,10 +366,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
     Ok(runtime.context("cannot start the runtime")?.block_on(future))
 }
 
-fn adapters(
-    runtime: &tokio::runtime::Runtime,
-    add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-) -> anyhow::Result<Adapters> {
+fn adapters(runtime: &tokio::runtime::Runtime, add: AddAdapters<'_>) -> anyhow::Result<Adapters> {
     Ok(add(Adapters::builder(runtime.handle().clone())).build()?)
 }
 

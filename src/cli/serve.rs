@@ -15,7 +15,7 @@ use self::memory_shares::MemoryShares;
 #[cfg(feature = "redis")]
 use super::session_args::OpenedSessions;
 use super::{
-    UsageError,
+    AddAdapters, UsageError,
     access_args::AccessArgs,
     config_args::{ConfigArgs, SAMPLE},
     decision_log_args::{self, DecisionLogArgs},
@@ -37,7 +37,7 @@ use mixer_adapter_engine::{
 };
 use mixer_adapter_host::{
     Host,
-    handler::{AdapterInfo, AdaptersBuilder, Closing, TableLimits},
+    handler::{AdapterInfo, Closing, TableLimits},
     session::{SessionKey, SessionLookup, SessionOptions},
 };
 use mixer_adapter_net::{ListenAddress, disable_huge_pages, grpc::StreamMemory, raise_open_files, read_file};
@@ -194,11 +194,7 @@ pub(super) struct Serve {
 
 impl Serve {
     /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
-    pub(super) fn run(
-        mut self,
-        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-        sample: Option<&'static str>,
-    ) -> anyhow::Result<()> {
+    pub(super) fn run(mut self, add: AddAdapters<'_>, sample: Option<&'static str>) -> anyhow::Result<()> {
         self.configuration.config.append(&mut self.directory);
         // Admin, housekeeping and closing run on other threads, so that calls do not delay them.
         let background = tokio::runtime::Builder::new_multi_thread()

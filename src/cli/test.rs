@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
+    AddAdapters,
     config_args::ConfigArgs,
     dry_run::{DryRun, Loaded, unknown_names},
     faults,
@@ -31,7 +32,7 @@ use mixer_adapter_engine::{
     },
     trace::{Step, Trace},
 };
-use mixer_adapter_host::handler::{AdaptersBuilder, Caller};
+use mixer_adapter_host::handler::Caller;
 use mixer_adapter_streams::{ConfigUrl, ScopedUrl};
 
 /// Test a configuration: requests, and the answers that it must give
@@ -122,10 +123,7 @@ struct Outcome {
 }
 
 impl Test {
-    pub(super) fn run(
-        mut self,
-        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-    ) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(mut self, add: AddAdapters<'_>) -> anyhow::Result<ExitCode> {
         if let Some(directory) = self.directory.take() {
             self.configuration.config = vec![directory];
         }

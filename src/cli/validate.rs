@@ -5,7 +5,6 @@ use std::{
     io::Read as _,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -14,20 +13,17 @@ use glob::MatchOptions;
 use serde::Serialize;
 
 use super::{
-    UsageError,
+    AddAdapters, UsageError,
     config_args::FieldArgs,
     counted,
+    dry_run::DryRun,
     faults::{LocatedFault, Texts, sarif},
     output_args::DataFormat,
     progress::Progress,
     style,
 };
 use mixer_adapter_config::{self as config, ConfigSet, Parsed, ValidationError};
-use mixer_adapter_engine::build::{SnapshotBuilder, unused};
-use mixer_adapter_host::{
-    Host,
-    handler::{AdaptersBuilder, Closing, TableLimits},
-};
+use mixer_adapter_engine::build::unused;
 use mixer_adapter_streams::{ConfigUrl, FILE_FORMATS, stream};
 
 /// Report every fault of a configuration, with file, line and column
@@ -106,10 +102,7 @@ struct Found<'a> {
 }
 
 impl Validate {
-    pub(super) fn run(
-        self,
-        add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder,
-    ) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, add: AddAdapters<'_>) -> anyhow::Result<ExitCode> {
         let types = super::source::types(&self.descriptors)?;
         let mut texts = Texts::default();
         let Parsed { resources, mut faults } = self.read(&mut texts)?;
@@ -117,13 +110,8 @@ impl Validate {
         let (set, found) = ConfigSet::of(resources);
         faults.extend(found);
         faults.extend(unused(&set, &self.default_config_namespace));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("the runtime cannot start")?;
-        let adapters = super::adapters(&runtime, add)?;
-        let closing = Closing::on(runtime.handle().clone());
-        let host = Arc::new(Host::new(adapters, TableLimits::default(), closing));
-        let builder = runtime.block_on(async { SnapshotBuilder::new(&set, faults, &host) });
-        self.print(&set, &builder.faults(&self.fields.policy()?), texts)
+        let engines = DryRun::new(add, false)?;
+        self.print(&set, &engines.builder(&set, faults).faults(&self.fields.policy()?), texts)
     }
 
     /// Reads all paths as one configuration. A path without any resource is a fault.
