@@ -35,53 +35,26 @@ pub(super) async fn metrics(State(page): State<Arc<Mutex<MetricsPage>>>, headers
         encode_eof(&mut text).map(|()| text)
     });
     match encoded.await {
-        Ok(Ok(text)) => {
-            let format = Format::accepted(&headers);
-            ([(CONTENT_TYPE, format.content_type())], format.convert(text)).into_response()
+        Ok(Ok(page)) if prefers_open_metrics(&headers) => {
+            let version = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(CONTENT_TYPE, version)], page).into_response()
+        }
+        Ok(Ok(page)) => {
+            let version = "text/plain; version=0.0.4; charset=utf-8";
+            ([(CONTENT_TYPE, version)], prometheus_text(&page)).into_response()
         }
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-/// A text format of metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// The text format of Prometheus, version 0.0.4.
-    Prometheus,
-    /// OpenMetrics, version 1.0.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// Chooses the format that the client prefers. Clients that do not name OpenMetrics receive the format of Prometheus, as from
-    /// Prometheus' own libraries.
-    fn accepted(headers: &HeaderMap) -> Self {
-        let accepted: Vec<&str> =
-            headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-        let open_metrics = weight(&accepted, "application/openmetrics-text");
-        if open_metrics > 0.0 && open_metrics >= weight(&accepted, "text/plain") {
-            Self::OpenMetrics
-        } else {
-            Self::Prometheus
-        }
-    }
-
-    /// The value of the header `Content-Type`.
-    fn content_type(self) -> &'static str {
-        match self {
-            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-
-    /// Converts a page of OpenMetrics to this format.
-    fn convert(self, page: String) -> String {
-        match self {
-            Self::Prometheus => prometheus_text(&page),
-            Self::OpenMetrics => page,
-        }
-    }
+/// Returns whether the client prefers OpenMetrics. Clients that do not name it receive the format of Prometheus, as from Prometheus'
+/// own libraries.
+fn prefers_open_metrics(headers: &HeaderMap) -> bool {
+    let accepted: Vec<&str> =
+        headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let open_metrics = weight(&accepted, "application/openmetrics-text");
+    open_metrics > 0.0 && open_metrics >= weight(&accepted, "text/plain")
 }
 
 /// Returns the largest weight of a type in the values of `Accept`; 0 without it.
@@ -142,12 +115,12 @@ fn prometheus_text(page: &str) -> String {
 mod tests {
     use super::*;
 
-    fn accepted(values: &[&str]) -> Format {
+    fn prefers(values: &[&str]) -> bool {
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(ACCEPT, value.parse().unwrap());
         }
-        Format::accepted(&headers)
+        prefers_open_metrics(&headers)
     }
 
     #[test]
@@ -158,7 +131,7 @@ mod tests {
         let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let alone = "Application/OpenMetrics-Text";
         for values in [&[prometheus_2][..], &[prometheus_3], &[alone], &["text/plain;q=0.5", alone]] {
-            assert_eq!(accepted(values), Format::OpenMetrics, "{values:?}");
+            assert!(prefers(values), "{values:?}");
         }
     }
 
@@ -168,7 +141,7 @@ mod tests {
         let less = "application/openmetrics-text;q=0.2, text/plain;q=0.3";
         let broken = "application/openmetrics-text;q=much";
         for values in [&[][..], &["*/*"], &["text/html,application/xml"], &[refused], &[less], &[broken]] {
-            assert_eq!(accepted(values), Format::Prometheus, "{values:?}");
+            assert!(!prefers(values), "{values:?}");
         }
     }
 
@@ -208,7 +181,6 @@ build_info{version=\"1\"} 1
 # TYPE odd untyped
 odd 3
 ";
-        assert_eq!(Format::Prometheus.convert(open_metrics.to_owned()), prometheus);
-        assert_eq!(Format::OpenMetrics.convert(open_metrics.to_owned()), open_metrics);
+        assert_eq!(prometheus_text(open_metrics), prometheus);
     }
 }
