@@ -8,21 +8,10 @@ use idna::{
 };
 use unicode_normalization::UnicodeNormalization as _;
 
-/// A label that no DNS name may have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DnsNameError {
-    #[error("a label is empty")]
-    EmptyLabel,
-    #[error("label `{0}` is not valid punycode")]
-    Punycode(String),
-    #[error("label `{0}` starts or ends with `-`")]
-    OuterHyphen(String),
-    #[error("label `{0}` has `--` at its third character, which is reserved")]
-    ReservedHyphens(String),
-}
+use super::FormatError;
 
 /// Validates a name, composes its letters (NFC) and decodes its punycode labels. Letter case is preserved.
-pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
+pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, FormatError> {
     if name.is_ascii() {
         return decode_labels(name);
     }
@@ -30,7 +19,7 @@ pub(crate) fn to_unicode(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
     Ok(Cow::Owned(decode_labels(&composed)?.into_owned()))
 }
 
-fn decode_labels(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
+fn decode_labels(name: &str) -> Result<Cow<'_, str>, FormatError> {
     // A trailing dot is the root, not an empty label.
     let (labels, root) = match name.strip_suffix('.') {
         Some(labels) => (labels, "."),
@@ -46,21 +35,26 @@ fn decode_labels(name: &str) -> Result<Cow<'_, str>, DnsNameError> {
     Ok(Cow::Owned(decoded.join(".") + root))
 }
 
-fn check(label: &str) -> Result<Cow<'_, str>, DnsNameError> {
+fn check(label: &str) -> Result<Cow<'_, str>, FormatError> {
     if label.is_empty() {
-        return Err(DnsNameError::EmptyLabel);
+        return Err(FormatError::new("a label is empty"));
     }
     let label = match label.strip_prefix("xn--") {
-        Some(encoded) => Cow::Owned(decode(encoded).ok_or_else(|| DnsNameError::Punycode(label.to_owned()))?),
+        Some(encoded) => Cow::Owned(decode(encoded).ok_or_else(|| not_punycode(label))?),
         None => Cow::Borrowed(label),
     };
     if label.starts_with('-') || label.ends_with('-') {
-        return Err(DnsNameError::OuterHyphen(label.into_owned()));
+        return Err(FormatError::new(format!("label `{label}` starts or ends with `-`")));
     }
     if label.len() > 4 && label.as_bytes()[2..4] == *b"--" {
-        return Err(DnsNameError::ReservedHyphens(label.into_owned()));
+        let reason = format!("label `{label}` has `--` at its third character, which is reserved");
+        return Err(FormatError::new(reason));
     }
     Ok(label)
+}
+
+fn not_punycode(label: &str) -> FormatError {
+    FormatError::new(format!("label `{label}` is not valid punycode"))
 }
 
 /// Returns whether two names are equal as UTS 46 maps them without transitional processing, which covers letter case, width and
@@ -113,7 +107,7 @@ mod tests {
             assert!(to_unicode(name).is_err(), "{name}");
         }
         let long = "xn--".to_owned() + &"a".repeat(MAX_PUNYCODE + 1);
-        assert_eq!(to_unicode(&long), Err(DnsNameError::Punycode(long.clone())));
+        assert_eq!(to_unicode(&long), Err(not_punycode(&long)));
     }
 
     #[test]

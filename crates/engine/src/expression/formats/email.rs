@@ -2,30 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::dns::{self, DnsNameError};
-
-/// A string that is not an email address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EmailError {
-    #[error("display names are not accepted")]
-    DisplayName,
-    #[error("the quoted local part is not terminated")]
-    UnterminatedQuote,
-    #[error("expected `@` after the local part")]
-    NoAt,
-    #[error("`{0}` is not a valid local part")]
-    LocalPart(String),
-    #[error("`{0}` is not a valid domain")]
-    Domain(String),
-    #[error("`<` is not followed by `>`")]
-    UnclosedAngle,
-    #[error("`{0}` after the address is not a comment")]
-    AfterAddress(String),
-    #[error(transparent)]
-    DnsName(#[from] DnsNameError),
-    #[error("`{address}`: {source}")]
-    Operand { address: String, source: Box<EmailError> },
-}
+use super::{FormatError, dns};
 
 /// The two parts of an address.
 #[derive(Debug)]
@@ -36,10 +13,10 @@ struct Address<'t> {
 }
 
 /// Validates an address without a display name; `<a@b.com>` is one, too.
-pub(crate) fn validate(text: &str) -> Result<(), EmailError> {
+pub(crate) fn validate(text: &str) -> Result<(), FormatError> {
     let mailbox = parse(text)?;
     if mailbox.is_named {
-        return Err(EmailError::DisplayName);
+        return Err(FormatError::new("display names are not accepted"));
     }
     dns::to_unicode(mailbox.address.domain)?;
     Ok(())
@@ -51,7 +28,7 @@ struct Mailbox<'t> {
     is_named: bool,
 }
 
-fn parse(text: &str) -> Result<Mailbox<'_>, EmailError> {
+fn parse(text: &str) -> Result<Mailbox<'_>, FormatError> {
     let text = text.trim_start_matches(SPACE);
     match addr_spec(text) {
         // The first comment is a name.
@@ -64,7 +41,8 @@ fn parse(text: &str) -> Result<Mailbox<'_>, EmailError> {
             let name = text.len() - phrase(text).ok_or(error.clone())?.len();
             let inner = text[name..].strip_prefix('<').ok_or(error)?;
             let (address, rest) = addr_spec(inner)?;
-            comments(rest.strip_prefix('>').ok_or(EmailError::UnclosedAngle)?)?;
+            let rest = rest.strip_prefix('>');
+            comments(rest.ok_or_else(|| FormatError::new("`<` is not followed by `>`"))?)?;
             Ok(Mailbox { address, is_named: name > 0 })
         }
     }
@@ -73,17 +51,18 @@ fn parse(text: &str) -> Result<Mailbox<'_>, EmailError> {
 const SPACE: [char; 2] = [' ', '\t'];
 
 /// Parses the address at the start of a text and returns the rest.
-fn addr_spec(text: &str) -> Result<(Address<'_>, &str), EmailError> {
+fn addr_spec(text: &str) -> Result<(Address<'_>, &str), FormatError> {
     let text = text.trim_start_matches(SPACE);
     let (local, rest) = match text.strip_prefix('"') {
         Some(quoted) => unquote(quoted)?,
         None => {
-            let (local, rest) = dot_atom(text, EmailError::LocalPart)?;
+            let (local, rest) = dot_atom(text, "local part")?;
             (Cow::Borrowed(local), rest)
         }
     };
-    let domain = rest.strip_prefix('@').ok_or(EmailError::NoAt)?.trim_start_matches(SPACE);
-    let (domain, rest) = dot_atom(domain, EmailError::Domain)?;
+    let domain = rest.strip_prefix('@');
+    let domain = domain.ok_or_else(|| FormatError::new("expected `@` after the local part"))?;
+    let (domain, rest) = dot_atom(domain.trim_start_matches(SPACE), "domain")?;
     Ok((Address { local, domain }, rest))
 }
 
@@ -102,7 +81,7 @@ fn phrase(mut text: &str) -> Option<&str> {
 }
 
 /// Skips comments, which can be nested, up to the end of a text.
-fn comments(text: &str) -> Result<(), EmailError> {
+fn comments(text: &str) -> Result<(), FormatError> {
     let (mut depth, mut letters) = (0_usize, text.chars());
     while let Some(letter) = letters.next() {
         match letter {
@@ -111,20 +90,25 @@ fn comments(text: &str) -> Result<(), EmailError> {
             '\\' if depth > 0 => drop(letters.next()),
             ' ' | '\t' => {}
             letter if depth > 0 && !letter.is_ascii_control() => {}
-            _ => return Err(EmailError::AfterAddress(text.to_owned())),
+            _ => return Err(not_a_comment(text)),
         }
     }
-    match depth {
-        0 => Ok(()),
-        _ => Err(EmailError::AfterAddress(text.to_owned())),
-    }
+    if depth == 0 { Ok(()) } else { Err(not_a_comment(text)) }
 }
 
-/// Returns the atoms at the start of a text, with dots between them, and the rest.
-fn dot_atom(text: &str, invalid: fn(String) -> EmailError) -> Result<(&str, &str), EmailError> {
+fn not_a_comment(text: &str) -> FormatError {
+    FormatError::new(format!("`{text}` after the address is not a comment"))
+}
+
+/// Returns the atoms at the start of a text, with dots between them, and the rest. `part` names the atoms in an error.
+fn dot_atom<'t>(text: &'t str, part: &str) -> Result<(&'t str, &'t str), FormatError> {
     let (atoms, rest) = text.split_at(text.find(|c| !is_atom(c) && c != '.').unwrap_or(text.len()));
     let is_valid = atoms.split('.').all(|atom| !atom.is_empty());
-    if is_valid { Ok((atoms, rest)) } else { Err(invalid(atoms.to_owned())) }
+    if is_valid {
+        Ok((atoms, rest))
+    } else {
+        Err(FormatError::new(format!("`{atoms}` is not a valid {part}")))
+    }
 }
 
 fn is_atom(c: char) -> bool {
@@ -132,7 +116,7 @@ fn is_atom(c: char) -> bool {
 }
 
 /// Returns the content of a quoted string, whose opening quote is already consumed, and the remainder.
-fn unquote(text: &str) -> Result<(Cow<'_, str>, &str), EmailError> {
+fn unquote(text: &str) -> Result<(Cow<'_, str>, &str), FormatError> {
     let mut content = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -143,19 +127,17 @@ fn unquote(text: &str) -> Result<(Cow<'_, str>, &str), EmailError> {
             _ => content.push(c),
         }
     }
-    Err(EmailError::UnterminatedQuote)
+    Err(FormatError::new("the quoted local part is not terminated"))
 }
 
 /// Returns whether two addresses are equal: the local parts exactly, the domains as DNS names.
-pub(crate) fn equal(a: &str, b: &str) -> Result<bool, EmailError> {
+pub(crate) fn equal(a: &str, b: &str) -> Result<bool, FormatError> {
     let (a, b) = (operand(a)?, operand(b)?);
     Ok(a.local == b.local && dns::equal(a.domain, b.domain))
 }
 
-fn operand(text: &str) -> Result<Address<'_>, EmailError> {
-    parse(text)
-        .map(|mailbox| mailbox.address)
-        .map_err(|error| EmailError::Operand { address: text.to_owned(), source: Box::new(error) })
+fn operand(text: &str) -> Result<Address<'_>, FormatError> {
+    parse(text).map(|mailbox| mailbox.address).map_err(|error| error.of(text))
 }
 
 #[cfg(test)]

@@ -4,32 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use super::dns;
-
-/// A string that is not a URI.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UriError {
-    #[error("the string is empty")]
-    Empty,
-    #[error("it contains a control character")]
-    ControlCharacter,
-    #[error("the scheme before `:` is missing")]
-    MissingScheme,
-    #[error("the first segment of a path without scheme contains `:`")]
-    ColonInFirstSegment,
-    #[error("`{0}` is not a valid user")]
-    User(String),
-    #[error("`{0}` is not a valid host")]
-    Host(String),
-    #[error("`{0}` lacks a closing `]`")]
-    UnclosedBracket(String),
-    #[error("`{0}` is not a valid port")]
-    Port(String),
-    #[error("`%` must be followed by two hexadecimal digits")]
-    Escape,
-    #[error("`{uri}`: {source}")]
-    Operand { uri: String, source: Box<UriError> },
-}
+use super::{FormatError, dns};
 
 struct Uri<'t> {
     scheme: &'t str,
@@ -46,16 +21,16 @@ struct Authority<'t> {
 }
 
 /// Validates a URI; any relative reference is one.
-pub(crate) fn validate(text: &str) -> Result<(), UriError> {
+pub(crate) fn validate(text: &str) -> Result<(), FormatError> {
     if text.is_empty() {
-        return Err(UriError::Empty);
+        return Err(FormatError::new("the string is empty"));
     }
     parse(text).map(drop)
 }
 
-fn parse(text: &str) -> Result<Uri<'_>, UriError> {
+fn parse(text: &str) -> Result<Uri<'_>, FormatError> {
     if text.bytes().any(|b| b.is_ascii_control()) {
-        return Err(UriError::ControlCharacter);
+        return Err(FormatError::new("it contains a control character"));
     }
     let (scheme, after_scheme) = scheme(text)?;
     let (before_fragment, fragment) = after_scheme.split_once('#').unwrap_or((after_scheme, ""));
@@ -64,7 +39,7 @@ fn parse(text: &str) -> Result<Uri<'_>, UriError> {
     if !hierarchy.starts_with('/') {
         if scheme.is_empty() {
             if hierarchy.split('/').next().is_some_and(|segment| segment.contains(':')) {
-                return Err(UriError::ColonInFirstSegment);
+                return Err(FormatError::new("the first segment of a path without scheme contains `:`"));
             }
             check_escapes(hierarchy)?;
         }
@@ -80,28 +55,29 @@ fn parse(text: &str) -> Result<Uri<'_>, UriError> {
     Ok(Uri { scheme, authority: Some(authority(&hierarchy[2..end])?), rest: &after_scheme[end..] })
 }
 
-fn scheme(text: &str) -> Result<(&str, &str), UriError> {
+fn scheme(text: &str) -> Result<(&str, &str), FormatError> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(text.len());
     match text[end..].strip_prefix(':') {
-        Some(_) if end == 0 => Err(UriError::MissingScheme),
+        Some(_) if end == 0 => Err(FormatError::new("the scheme before `:` is missing")),
         Some(rest) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => Ok((&text[..end], rest)),
         _ => Ok(("", text)),
     }
 }
 
-fn authority(text: &str) -> Result<Authority<'_>, UriError> {
+fn authority(text: &str) -> Result<Authority<'_>, FormatError> {
     let (user, host_port) = match text.rsplit_once('@') {
         Some((user, host_port)) => (Some(user), host_port),
         None => (None, text),
     };
     if let Some(user) = user {
         if !user.chars().all(|c| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c)) {
-            return Err(UriError::User(user.to_owned()));
+            return Err(FormatError::new(format!("`{user}` is not a valid user")));
         }
         check_escapes(user)?;
     }
     let port_start = if host_port.starts_with('[') {
-        host_port.rfind(']').ok_or_else(|| UriError::UnclosedBracket(host_port.to_owned()))? + 1
+        host_port.rfind(']').ok_or_else(|| FormatError::new(format!("`{host_port}` lacks a closing `]`")))?
+            + 1
     } else {
         host_port.rfind(':').unwrap_or(host_port.len())
     };
@@ -109,28 +85,28 @@ fn authority(text: &str) -> Result<Authority<'_>, UriError> {
     if !port.is_empty()
         && !port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
     {
-        return Err(UriError::Port(port.to_owned()));
+        return Err(FormatError::new(format!("`{port}` is not a valid port")));
     }
     let mut chars = host.chars();
     if !chars.all(|c| c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c) || !c.is_ascii()) {
-        return Err(UriError::Host(host.to_owned()));
+        return Err(FormatError::new(format!("`{host}` is not a valid host")));
     }
     check_escapes(host)?;
     Ok(Authority { user, host: host.trim_start_matches('[').trim_end_matches(']'), port })
 }
 
-fn check_escapes(text: &str) -> Result<(), UriError> {
+fn check_escapes(text: &str) -> Result<(), FormatError> {
     for (at, _) in text.match_indices('%') {
         let digits = text.as_bytes().get(at + 1..at + 3);
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-            return Err(UriError::Escape);
+            return Err(FormatError::new("`%` must be followed by two hexadecimal digits"));
         }
     }
     Ok(())
 }
 
 /// Returns whether two URIs are equal: the scheme in any letter case, and the host of http and https as a DNS name.
-pub(crate) fn equal(a: &str, b: &str) -> Result<bool, UriError> {
+pub(crate) fn equal(a: &str, b: &str) -> Result<bool, FormatError> {
     if a == b {
         return Ok(true);
     }
@@ -154,8 +130,8 @@ fn decoded(host: &str) -> Cow<'_, str> {
     percent_decode_str(host).decode_utf8_lossy()
 }
 
-fn operand(text: &str) -> Result<Uri<'_>, UriError> {
-    parse(text).map_err(|error| UriError::Operand { uri: text.to_owned(), source: Box::new(error) })
+fn operand(text: &str) -> Result<Uri<'_>, FormatError> {
+    parse(text).map_err(|error| error.of(text))
 }
 
 #[cfg(test)]
