@@ -4,13 +4,12 @@
 use std::borrow::Cow;
 
 use super::{
-    code::{StrFormat, ZonedTimestamp, parse_address, parse_int},
+    code::{StrFormat, ZonedTimestamp, parse_address, parse_int, parse_nanos},
     error::EvalError,
     formats::pattern,
     span::Span,
     syntax::{Ast, Literal, Node},
 };
-use mixer_adapter_core::value::{ValueType, parse_duration};
 
 /// Returns the errors of all constants in an expression in Mixer's syntax.
 pub(super) fn invalid(ast: &Ast) -> Box<[EvalError]> {
@@ -28,28 +27,18 @@ pub(super) fn invalid(ast: &Ast) -> Box<[EvalError]> {
 
 /// Checks the constant argument of a function that parses it.
 pub(super) fn check(function: &str, text: &str, span: Span) -> Result<(), EvalError> {
-    let (to, message) = match function {
-        "ip" if parse_address(text).is_none() => {
-            (ValueType::IpAddress, format!("`{text}` is neither an IPv4 nor an IPv6 address"))
-        }
-        "timestamp" if ZonedTimestamp::parse(text).is_none() => {
-            let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
-            (ValueType::Timestamp, message)
-        }
-        "duration" if parse_duration(text).is_none() => {
-            (ValueType::Duration, format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`"))
-        }
+    let format = match function {
+        "ip" => return parse_address(text, span).map(drop),
+        "timestamp" => return ZonedTimestamp::parse(text, span).map(drop),
+        "duration" => return parse_nanos(text, span).map(drop),
         "toInt" => return parse_int(text, span).map(drop),
-        "dnsName" => return StrFormat::DnsName.validate(Cow::Borrowed(text), span).map(drop),
-        "email" => return StrFormat::Email.validate(Cow::Borrowed(text), span).map(drop),
-        "uri" => return StrFormat::Uri.validate(Cow::Borrowed(text), span).map(drop),
         "matches" => {
-            return match pattern::compile(text) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(EvalError::pattern(&error, span)),
-            };
+            return pattern::compile(text).map(drop).map_err(|error| EvalError::pattern(&error, span));
         }
+        "dnsName" => StrFormat::DnsName,
+        "email" => StrFormat::Email,
+        "uri" => StrFormat::Uri,
         _ => return Ok(()),
     };
-    Err(EvalError::conversion(to, span, message))
+    format.validate(Cow::Borrowed(text), span).map(drop)
 }

@@ -25,13 +25,13 @@ use super::{
 use crate::{
     attribute::StringMap,
     expression::{
-        code::{StrFormat, ZonedTimestamp, glob, parse_address, parse_int, to_lower},
+        code::{StrFormat, ZonedTimestamp, glob, parse_address, parse_int, parse_nanos, to_lower},
+        error::EvalError,
         fields::{FieldError, TO_INT, check_body, query, query_all, segment},
         formats::pattern,
         span::Span,
     },
 };
-use mixer_adapter_core::value::parse_duration;
 
 /// The standard library of CEL with Mixer's functions.
 pub(crate) static ENV: LazyLock<Result<Arc<Env>, DeclarationError>> =
@@ -41,28 +41,41 @@ fn environment() -> Result<Env, DeclarationError> {
     let mut env = Env::default().with_optional_support(false).with_stdlib();
     let json_operands = || vec![STRING_TYPE, STRING_TYPE, DYN_TYPE, DYN_TYPE, DYN_TYPE, DYN_TYPE];
     let functions: [(&str, Vec<_>, Function); 22] = [
-        ("match", vec![STRING_TYPE, STRING_TYPE], matches_glob),
+        ("match", vec![STRING_TYPE, STRING_TYPE], |operands| {
+            own(CelBool::from(glob(text(&operands, 0)?, text(&operands, 1)?)))
+        }),
         ("reverse", vec![STRING_TYPE], reverse),
-        ("toLower", vec![STRING_TYPE], lower),
-        ("email", vec![STRING_TYPE], email),
-        ("dnsName", vec![STRING_TYPE], dns_name),
-        ("uri", vec![STRING_TYPE], uri),
-        ("ip", vec![STRING_TYPE], ip),
-        ("emptyStringMap", vec![], empty_string_map),
+        ("toLower", vec![STRING_TYPE], |operands| {
+            own(CelString::from(to_lower(Cow::Borrowed(text(&operands, 0)?)).into_owned()))
+        }),
+        ("email", vec![STRING_TYPE], |operands| formatted(StrFormat::Email, "email", &operands)),
+        ("dnsName", vec![STRING_TYPE], |operands| formatted(StrFormat::DnsName, "dnsName", &operands)),
+        ("uri", vec![STRING_TYPE], |operands| formatted(StrFormat::Uri, "uri", &operands)),
+        ("ip", vec![STRING_TYPE], |operands| {
+            own(IpValue(Bytes::copy_from_slice(&converted("ip", &operands, parse_address)?)))
+        }),
+        ("emptyStringMap", vec![], |_| own(MapValue { entries: StringMap::default(), recorder: None })),
         ("@matches", vec![STRING_TYPE, DYN_TYPE], matches),
         (CONCAT, vec![DYN_TYPE, DYN_TYPE, DYN_TYPE], concat),
         ("@range", vec![DYN_TYPE, DYN_TYPE, INT_TYPE], range),
         ("@timestamp", vec![STRING_TYPE], timestamp),
-        ("@duration", vec![STRING_TYPE], duration),
-        (TO_INT, vec![STRING_TYPE], to_int),
-        ("json", json_operands(), json),
-        ("@has_json", json_operands(), has_json),
-        ("query", vec![STRING_TYPE, STRING_TYPE], parameter),
-        ("@has_query", vec![STRING_TYPE, STRING_TYPE], has_parameter),
-        ("queryAll", vec![STRING_TYPE, STRING_TYPE], parameters),
-        ("@has_queryAll", vec![STRING_TYPE, STRING_TYPE], has_parameters),
-        ("segment", vec![STRING_TYPE, INT_TYPE], path_segment),
-        ("@has_segment", vec![STRING_TYPE, INT_TYPE], has_path_segment),
+        ("@duration", vec![STRING_TYPE], |operands| {
+            let nanos = converted("duration", &operands, parse_nanos)?;
+            own(CelDuration::from(chrono::Duration::nanoseconds(nanos)))
+        }),
+        (TO_INT, vec![STRING_TYPE], |operands| own(CelInt::from(converted(TO_INT, &operands, parse_int)?))),
+        ("json", json_operands(), |operands| value("json", json(&operands))),
+        ("@has_json", json_operands(), |operands| presence("json", json(&operands))),
+        ("query", vec![STRING_TYPE, STRING_TYPE], |operands| value("query", parameter(&operands))),
+        ("@has_query", vec![STRING_TYPE, STRING_TYPE], |operands| presence("query", parameter(&operands))),
+        ("queryAll", vec![STRING_TYPE, STRING_TYPE], |operands| value("queryAll", parameters(&operands))),
+        ("@has_queryAll", vec![STRING_TYPE, STRING_TYPE], |operands| {
+            presence("queryAll", parameters(&operands))
+        }),
+        ("segment", vec![STRING_TYPE, INT_TYPE], |operands| value("segment", path_segment(&operands))),
+        ("@has_segment", vec![STRING_TYPE, INT_TYPE], |operands| {
+            presence("segment", path_segment(&operands))
+        }),
     ];
     for (name, operands, function) in functions {
         env.add_overload(name, name, operands, function)?;
@@ -82,73 +95,35 @@ fn own<'b, 'v>(value: impl Val + 'v) -> CallResult<'b, 'v> {
     Ok(CowVal::owned(value))
 }
 
-fn matches_glob<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    own(CelBool::from(glob(text(&operands, 0)?, text(&operands, 1)?)))
+/// Returns the value that a function parses from its operand.
+fn converted<T>(
+    function: &str,
+    operands: &[CowVal<'_, '_>],
+    parse: impl FnOnce(&str, Span) -> Result<T, EvalError>,
+) -> Result<T, ExecutionError> {
+    parse(text(operands, 0)?, Span::default())
+        .map_err(|error| ExecutionError::function_error(function, error.detail()))
 }
 
 fn reverse<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     own(CelString::from(text(&operands, 0)?.chars().rev().collect::<String>()))
 }
 
-fn lower<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    own(CelString::from(to_lower(Cow::Borrowed(text(&operands, 0)?)).into_owned()))
-}
-
-fn email<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    formatted(StrFormat::Email, "email", &operands)
-}
-
-fn dns_name<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    formatted(StrFormat::DnsName, "dnsName", &operands)
-}
-
-fn uri<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    formatted(StrFormat::Uri, "uri", &operands)
-}
-
-fn formatted<'b, 'v>(format: StrFormat, name: &str, operands: &[CowVal<'b, 'v>]) -> CallResult<'b, 'v> {
-    match format.validate(Cow::Borrowed(text(operands, 0)?), Span::default()) {
-        Ok(valid) => own(FormattedStr { format, text: Arc::from(&*valid) }),
-        Err(error) => Err(ExecutionError::function_error(name, error.detail())),
-    }
-}
-
-fn ip<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    let text = text(&operands, 0)?;
-    let Some(address) = parse_address(text) else {
-        let message = format!("`{text}` is neither an IPv4 nor an IPv6 address");
-        return Err(ExecutionError::function_error("ip", message));
-    };
-    own(IpValue(Bytes::copy_from_slice(&address)))
-}
-
-fn empty_string_map<'b, 'v>(_: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    own(MapValue { entries: StringMap::default(), recorder: None })
+fn formatted<'b, 'v>(format: StrFormat, function: &str, operands: &[CowVal<'b, 'v>]) -> CallResult<'b, 'v> {
+    let text = converted(function, operands, |text, span| {
+        Ok(Arc::<str>::from(&*format.validate(Cow::Borrowed(text), span)?))
+    })?;
+    own(FormattedStr { format, text })
 }
 
 fn timestamp<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    let text = text(&operands, 0)?;
-    let time = ZonedTimestamp::parse(text).and_then(|zoned| date_time(zoned.timestamp));
-    // As in cel-go (common/types/timestamp.go), whose times begin with the year 1.
-    let time = time.filter(|time| chrono::Datelike::year(time) >= 1);
-    match time {
-        Some(time) => own(CelTimestamp::from(time)),
-        None => {
-            let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
-            Err(ExecutionError::function_error("timestamp", message))
-        }
-    }
-}
-
-fn duration<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    let text = text(&operands, 0)?;
-    match parse_duration(text) {
-        Some(nanos) => own(CelDuration::from(chrono::Duration::nanoseconds(nanos))),
-        None => {
-            let message = format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`");
-            Err(ExecutionError::function_error("duration", message))
-        }
-    }
+    let time = converted("timestamp", &operands, |text, span| {
+        let time = date_time(ZonedTimestamp::parse(text, span)?.timestamp);
+        // As in cel-go (common/types/timestamp.go), whose times begin with the year 1.
+        let time = time.filter(|time| chrono::Datelike::year(time) >= 1);
+        time.ok_or_else(|| ZonedTimestamp::invalid(text, span))
+    })?;
+    own(CelTimestamp::from(time))
 }
 
 /// Returns its first operand, the range of a macro, and counts the nodes that the macro evaluates for its elements.
@@ -205,12 +180,6 @@ fn matches<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     }))
 }
 
-fn to_int<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    let number = parse_int(text(&operands, 0)?, Span::default());
-    let number = number.map_err(|error| ExecutionError::function_error(TO_INT, error.detail()))?;
-    own(CelInt::from(number))
-}
-
 /// A field of the request; the outer error is of operands.
 type Field = Result<Result<Option<String>, FieldError>, ExecutionError>;
 
@@ -227,7 +196,7 @@ fn presence<'b, 'v>(function: &str, field: Field) -> CallResult<'b, 'v> {
 }
 
 /// `json(text, path)`, with the operands that the checker adds.
-fn json_field(operands: &[CowVal<'_, '_>]) -> Field {
+fn json(operands: &[CowVal<'_, '_>]) -> Field {
     let (text, path) = (text(operands, 0)?, text(operands, 1)?);
     let memo = operands.get(2).and_then(|operand| operand.downcast_ref::<JsonValue>());
     let memo = memo.ok_or(ExecutionError::MissingArgumentOrTarget)?;
@@ -238,48 +207,16 @@ fn json_field(operands: &[CowVal<'_, '_>]) -> Field {
     Ok(check_body(has_text, is_known.then_some(truncated)).and_then(|()| memo.0.field(text, path)))
 }
 
-fn json<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    value("json", json_field(&operands))
-}
-
-fn has_json<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    presence("json", json_field(&operands))
-}
-
-fn query_field(operands: &[CowVal<'_, '_>]) -> Field {
+fn parameter(operands: &[CowVal<'_, '_>]) -> Field {
     Ok(query(text(operands, 0)?, text(operands, 1)?))
 }
 
-fn parameter<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    value("query", query_field(&operands))
-}
-
-fn has_parameter<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    presence("query", query_field(&operands))
-}
-
-fn query_values(operands: &[CowVal<'_, '_>]) -> Field {
+fn parameters(operands: &[CowVal<'_, '_>]) -> Field {
     Ok(query_all(text(operands, 0)?, text(operands, 1)?))
 }
 
-fn parameters<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    value("queryAll", query_values(&operands))
-}
-
-fn has_parameters<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    presence("queryAll", query_values(&operands))
-}
-
-fn segment_field(operands: &[CowVal<'_, '_>]) -> Field {
+fn path_segment(operands: &[CowVal<'_, '_>]) -> Field {
     let number = operands.get(1).and_then(|operand| operand.downcast_ref::<CelInt>());
     let number = number.ok_or(ExecutionError::MissingArgumentOrTarget)?;
     Ok(segment(text(operands, 0)?, *number.inner()))
-}
-
-fn path_segment<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    value("segment", segment_field(&operands))
-}
-
-fn has_path_segment<'b, 'v>(operands: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
-    presence("segment", segment_field(&operands))
 }

@@ -33,24 +33,20 @@ impl Kind for Address {
 
     fn run<'a>(operation: &'a AddressOp, env: &mut Env<'a, '_>) -> Result<Cow<'a, [u8]>, EvalError> {
         let AddressOp::Parse(text, span) = operation;
-        let text = text.value(env)?;
-        match parse(&text) {
-            Some(address) => Ok(Cow::Owned(address.to_vec())),
-            None => Err(EvalError::conversion(
-                ValueType::IpAddress,
-                *span,
-                format!("`{text}` is neither an IPv4 nor an IPv6 address"),
-            )),
-        }
+        Ok(Cow::Owned(parse(&text.value(env)?, *span)?.to_vec()))
     }
 }
 
 /// Parses an address into its 16-byte form; an IPv4 address is mapped to IPv6.
-pub(crate) fn parse(text: &str) -> Option<[u8; 16]> {
-    Some(match text.parse().ok()? {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    })
+pub(crate) fn parse(text: &str, span: Span) -> Result<[u8; 16], EvalError> {
+    match text.parse() {
+        Ok(IpAddr::V4(address)) => Ok(address.to_ipv6_mapped().octets()),
+        Ok(IpAddr::V6(address)) => Ok(address.octets()),
+        Err(_) => {
+            let message = format!("`{text}` is neither an IPv4 nor an IPv6 address");
+            Err(EvalError::conversion(ValueType::IpAddress, span, message))
+        }
+    }
 }
 
 /// Returns whether two addresses are equal; the 4-byte and the 16-byte form of an IPv4 address are.
@@ -70,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_two_forms_of_an_ipv4_address_are_equal() {
-        let mapped = parse("1.2.3.4").unwrap_or_default();
+        let mapped = parse("1.2.3.4", Span::default()).unwrap_or_default();
         assert!(equal(&[1, 2, 3, 4], &mapped) && equal(&mapped, &[1, 2, 3, 4]) && equal(&[], &[]));
         assert!(
             !equal(&[1, 2, 3, 4], &[1, 2, 3]) && !equal(&[1, 2, 3, 4], &[0; 16]) && !equal(&[0; 4], &[0; 16])

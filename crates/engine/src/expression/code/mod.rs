@@ -22,7 +22,7 @@ pub(crate) use number::{DoubleOp, IntOp, parse as parse_int};
 #[cfg(feature = "cel")]
 pub(crate) use string::MAX_CONCATENATED;
 pub(crate) use string::{Key, StrFormat, StrOp};
-pub(crate) use time::{TimestampOp, ZonedTimestamp};
+pub(crate) use time::{TimestampOp, ZonedTimestamp, parse_nanos};
 #[cfg(feature = "cel")]
 pub(crate) use {boolean::glob, string::to_lower};
 

@@ -143,9 +143,9 @@ impl StrFormat {
     /// Validates a string; a DNS name is returned with its punycode decoded, the others unchanged.
     pub(crate) fn validate(self, text: Cow<'_, str>, span: Span) -> Result<Cow<'_, str>, EvalError> {
         let decoded = match self {
-            StrFormat::DnsName => dns::to_unicode(&text).map_err(|error| error.to_string()),
-            StrFormat::Email => email::validate(&text).map(|()| "".into()).map_err(|error| error.to_string()),
-            StrFormat::Uri => uri::validate(&text).map(|()| "".into()).map_err(|error| error.to_string()),
+            StrFormat::DnsName => dns::to_unicode(&text),
+            StrFormat::Email => email::validate(&text).map(|()| Cow::Borrowed("")),
+            StrFormat::Uri => uri::validate(&text).map(|()| Cow::Borrowed("")),
         };
         match decoded {
             Ok(Cow::Owned(decoded)) => Ok(Cow::Owned(decoded)),
@@ -161,10 +161,10 @@ impl StrFormat {
     pub(crate) fn equal(self, a: &str, b: &str, span: Span) -> Result<bool, EvalError> {
         let equal = match self {
             StrFormat::DnsName => Ok(dns::equal(a, b)),
-            StrFormat::Email => email::equal(a, b).map_err(|error| error.to_string()),
-            StrFormat::Uri => uri::equal(a, b).map_err(|error| error.to_string()),
+            StrFormat::Email => email::equal(a, b),
+            StrFormat::Uri => uri::equal(a, b),
         };
-        equal.map_err(|message| EvalError::conversion(self.value_type(), span, message))
+        equal.map_err(|error| EvalError::conversion(self.value_type(), span, error.to_string()))
     }
 
     pub(crate) fn value_type(self) -> ValueType {

@@ -3,7 +3,7 @@ use crate::{
     attribute::AttributeValue,
     expression::{error::EvalError, formats::timestamp, span::Span},
 };
-use mixer_adapter_core::value::ValueType;
+use mixer_adapter_core::value::{ValueType, parse_duration};
 
 /// A timestamp with the time zone it was written in.
 #[derive(Clone, Copy, Debug)]
@@ -14,9 +14,15 @@ pub(crate) struct ZonedTimestamp {
 }
 
 impl ZonedTimestamp {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (timestamp, offset) = timestamp::parse(text)?;
-        Some(Self { timestamp, offset })
+    pub(crate) fn parse(text: &str, span: Span) -> Result<Self, EvalError> {
+        let parsed = timestamp::parse(text).map(|(timestamp, offset)| Self { timestamp, offset });
+        parsed.ok_or_else(|| Self::invalid(text, span))
+    }
+
+    /// The error for a text that is not a time.
+    pub(crate) fn invalid(text: &str, span: Span) -> EvalError {
+        let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
+        EvalError::conversion(ValueType::Timestamp, span, message)
     }
 
     /// Returns the nanoseconds since the Unix epoch.
@@ -56,12 +62,16 @@ impl Kind for Timestamp {
 
     fn run<'a>(operation: &'a TimestampOp, env: &mut Env<'a, '_>) -> Result<ZonedTimestamp, EvalError> {
         let TimestampOp::Parse(text, span) = operation;
-        let text = text.value(env)?;
-        ZonedTimestamp::parse(&text).ok_or_else(|| {
-            let message = format!("`{text}` is not an RFC 3339 time; write it like `2006-01-02T15:04:05Z`");
-            EvalError::conversion(ValueType::Timestamp, *span, message)
-        })
+        ZonedTimestamp::parse(&text.value(env)?, *span)
     }
+}
+
+/// Parses a duration into nanoseconds.
+pub(crate) fn parse_nanos(text: &str, span: Span) -> Result<i64, EvalError> {
+    parse_duration(text).ok_or_else(|| {
+        let message = format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`");
+        EvalError::conversion(ValueType::Duration, span, message)
+    })
 }
 
 impl Kind for Duration {

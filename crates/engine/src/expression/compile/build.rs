@@ -68,12 +68,12 @@ pub(crate) fn call(
         Function::Size => Code::Int(Expr::operation(IntOp::Size(operands.next()?))),
         Function::Ip => {
             let text = operands.next()?;
-            let known = constant(&text).and_then(|text| parse_address(text));
+            let known = constant(&text).and_then(|text| parse_address(text, span).ok());
             Code::Address(known.map_or_else(|| Expr::operation(AddressOp::Parse(text, span)), Expr::Constant))
         }
         Function::Timestamp => {
             let text = operands.next()?;
-            let known = constant(&text).and_then(|text| ZonedTimestamp::parse(text));
+            let known = constant(&text).and_then(|text| ZonedTimestamp::parse(text, span).ok());
             Code::Timestamp(
                 known.map_or_else(|| Expr::operation(TimestampOp::Parse(text, span)), Expr::Constant),
             )
