@@ -49,10 +49,8 @@ pub use nullability::UnusedFallback;
 pub use reference::{FunctionReference, functions};
 pub use span::Span;
 
-use std::borrow::Cow;
-
 use self::{
-    code::{Code, Env},
+    code::{Env, Expr, Operand},
     compile::Typed,
     doubtful::DoubtfulCall,
     nullability::Nullability,
@@ -204,24 +202,13 @@ impl Expression {
 
     /// The value, if the expression is a literal.
     pub fn constant(&self) -> Option<Evaluated<'_>> {
-        use code::Expr::Constant;
-        #[cfg_attr(
-            not(feature = "cel"),
-            expect(clippy::infallible_destructuring_match, reason = "CEL is a feature")
-        )]
-        let typed = match &self.program {
-            Program::Cexl(typed) => typed,
-            #[cfg(feature = "cel")]
-            Program::Cel(_) => return None,
+        let Program::Cexl(Typed { code: Expr::Constant(constant), value_type, .. }) = &self.program else {
+            return None;
         };
-        Some(match &typed.code {
-            Code::Str(Constant(text)) => Evaluated::string(typed.value_type, Cow::Borrowed(text)),
-            Code::Int(Constant(number)) => Evaluated::Int64(*number),
-            Code::Double(Constant(number)) => Evaluated::Double(*number),
-            Code::Bool(Constant(truth)) => Evaluated::Bool(*truth),
-            Code::Duration(Constant(nanos)) => Evaluated::Duration(*nanos),
-            _ => return None,
-        })
+        match constant {
+            Operand::Timestamp(_) | Operand::Address(_) | Operand::Map(_) => None,
+            literal => Some(literal.borrowed().into_evaluated(*value_type)),
+        }
     }
 
     /// Evaluates the expression for a request. Every attribute that is read is added to `reads`, even if it is missing.
@@ -249,8 +236,8 @@ impl Expression {
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<bool, EvalError> {
-        if let Program::Cexl(Typed { code: Code::Bool(expr), .. }) = &self.program {
-            return expr.value(&mut Env::new(attributes.into(), reads));
+        if let Program::Cexl(Typed { code, value_type: ValueType::Bool, .. }) = &self.program {
+            return code.bool(&mut Env::new(attributes.into(), reads));
         }
         match self.eval(attributes, reads)? {
             Evaluated::Bool(value) => Ok(value),
@@ -282,14 +269,5 @@ fn first(errors: Vec<CompileError>, text: &str) -> CompileError {
 }
 
 fn evaluate<'a>(typed: &'a Typed, env: &mut Env<'a, '_>) -> Result<Evaluated<'a>, EvalError> {
-    Ok(match &typed.code {
-        Code::Str(expr) => Evaluated::string(typed.value_type, expr.value(env)?),
-        Code::Int(expr) => Evaluated::Int64(expr.value(env)?),
-        Code::Double(expr) => Evaluated::Double(expr.value(env)?),
-        Code::Bool(expr) => Evaluated::Bool(expr.value(env)?),
-        Code::Timestamp(expr) => Evaluated::Timestamp(expr.value(env)?.timestamp),
-        Code::Duration(expr) => Evaluated::Duration(expr.value(env)?),
-        Code::Address(expr) => Evaluated::IpAddress(expr.value(env)?),
-        Code::Map(expr) => Evaluated::StringMap(Cow::Borrowed(expr.value(env)?.entries)),
-    })
+    Ok(typed.code.value(env)?.into_evaluated(typed.value_type))
 }

@@ -116,7 +116,7 @@ impl<'a> Resolver<'a> {
                 recorder: Some(Arc::new(MapRecorder::new(slot, Arc::clone(&self.reads)))),
             }),
             (_, AttributeValue::String(text)) => {
-                Box::new(FormattedStr { format: str_format(declared)?, text: Arc::clone(text) })
+                Box::new(FormattedStr { format: StrFormat::of(declared)?, text: Arc::clone(text) })
             }
             _ => return None,
         })
@@ -134,20 +134,11 @@ impl<'a> Resolver<'a> {
             ValueType::Timestamp => Box::new(CelTimestamp::from(DateTime::UNIX_EPOCH.fixed_offset())),
             ValueType::IpAddress => Box::new(IpValue(bytes::Bytes::new())),
             ValueType::StringMap => Box::new(MapValue { entries: StringMap::default(), recorder: None }),
-            _ => match str_format(declared) {
+            _ => match StrFormat::of(declared) {
                 Some(format) => Box::new(FormattedStr { format, text: Arc::from("") }),
                 None => Box::new(CelNull),
             },
         }
-    }
-}
-
-fn str_format(value_type: ValueType) -> Option<StrFormat> {
-    match value_type {
-        ValueType::EmailAddress => Some(StrFormat::Email),
-        ValueType::Uri => Some(StrFormat::Uri),
-        ValueType::DnsName => Some(StrFormat::DnsName),
-        _ => None,
     }
 }
 

@@ -1,41 +1,7 @@
-use std::{
-    borrow::Cow,
-    net::{IpAddr, Ipv6Addr},
-};
+use std::net::{IpAddr, Ipv6Addr};
 
-use super::{Address, Env, Expr, Kind, Str};
-use crate::{
-    attribute::AttributeValue,
-    expression::{error::EvalError, span::Span},
-};
+use crate::expression::{error::EvalError, span::Span};
 use mixer_adapter_core::value::ValueType;
-
-#[derive(Debug)]
-pub(crate) enum AddressOp {
-    Parse(Expr<Str>, Span),
-}
-
-impl Kind for Address {
-    type Constant = [u8; 16];
-    type Value<'a> = Cow<'a, [u8]>;
-    type Operation = AddressOp;
-
-    fn constant(constant: &[u8; 16]) -> Cow<'_, [u8]> {
-        Cow::Borrowed(constant)
-    }
-
-    fn read(value: &AttributeValue, _: u32) -> Option<Cow<'_, [u8]>> {
-        match value {
-            AttributeValue::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
-            _ => None,
-        }
-    }
-
-    fn run<'a>(operation: &'a AddressOp, env: &mut Env<'a, '_>) -> Result<Cow<'a, [u8]>, EvalError> {
-        let AddressOp::Parse(text, span) = operation;
-        Ok(Cow::Owned(parse(&text.value(env)?, *span)?.to_vec()))
-    }
-}
 
 /// Parses an address into its 16-byte form; an IPv4 address is mapped to IPv6.
 pub(crate) fn parse(text: &str, span: Span) -> Result<[u8; 16], EvalError> {

@@ -1,94 +1,57 @@
-use super::{Bool, Env, Expr, Int, Kind, Str};
+use super::{Env, Expr, Operand};
 use crate::expression::{
     error::EvalError,
-    fields::{self, FieldError, check_body, query, query_all, segment},
+    fields::{FieldError, FieldFunction, check_body, query, query_all, segment},
     span::Span,
 };
 
-/// A function that returns a field of a request.
+/// A call of a function that returns a field of a request.
 #[derive(Debug)]
-pub(crate) enum FieldOp {
-    /// `json(text, path)`, and if the text is the body of the request, the attributes that show whether it is complete.
-    Json(Expr<Str>, Expr<Str>, Option<(Expr<Str>, Expr<Bool>)>),
-    Query(Expr<Str>, Expr<Str>),
-    QueryAll(Expr<Str>, Expr<Str>),
-    Segment(Expr<Str>, Expr<Int>),
+pub(crate) struct FieldCall {
+    pub(crate) function: FieldFunction,
+    pub(crate) operands: [Expr; 2],
+    /// The attributes that show whether the body of the request is complete, if the field is read from it.
+    pub(crate) body: Option<[Expr; 2]>,
+    pub(crate) span: Span,
 }
 
-impl FieldOp {
-    fn function(&self) -> &'static str {
-        match self {
-            Self::Json(..) => fields::JSON,
-            Self::Query(..) => "query",
-            Self::QueryAll(..) => "queryAll",
-            Self::Segment(..) => "segment",
-        }
-    }
-
+impl FieldCall {
     /// Returns the value; an error if it or an operand is missing.
-    pub(super) fn value<'a>(&'a self, span: Span, env: &mut Env<'a, '_>) -> Result<String, EvalError> {
-        if let Some(value) = self.try_value(span, env)? {
+    pub(super) fn value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<String, EvalError> {
+        if let Some(value) = self.try_value(env)? {
             return Ok(value);
         }
-        match self {
-            Self::Json(text, path, _) | Self::Query(text, path) | Self::QueryAll(text, path) => {
-                text.value(env)?;
-                path.value(env)?;
-            }
-            Self::Segment(path, number) => {
-                path.value(env)?;
-                number.value(env)?;
-            }
+        for operand in &self.operands {
+            operand.value(env)?;
         }
-        Err(EvalError::no_value(self.function(), &FieldError::Absent, span))
+        Err(self.error(&FieldError::Absent))
     }
 
     /// Returns the value; `None` if it or an operand is missing.
-    pub(super) fn try_value<'a>(
-        &'a self,
-        span: Span,
-        env: &mut Env<'a, '_>,
-    ) -> Result<Option<String>, EvalError> {
-        let found = match self {
-            Self::Json(text, path, body) => {
-                let complete = match body {
-                    Some((body, truncated)) => {
-                        check_body(body.try_value(env)?.is_some(), truncated.try_value(env)?)
-                    }
-                    None => Ok(()),
-                };
-                let Some((text, path)) = both(text, path, env)? else {
-                    return complete.map(|()| None).map_err(|error| self.error(&error, span));
-                };
-                complete.and_then(|()| env.attributes.json().field(&text, &path))
+    pub(super) fn try_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Option<String>, EvalError> {
+        let complete = match &self.body {
+            Some([body, truncated]) => {
+                let has_text = body.try_value(env)?.is_some();
+                check_body(has_text, truncated.try_value(env)?.map(Operand::into_bool))
             }
-            Self::Query(path, key) => {
-                both(path, key, env)?.map_or(Ok(None), |(path, key)| query(&path, &key))
-            }
-            Self::QueryAll(path, key) => {
-                both(path, key, env)?.map_or(Ok(None), |(path, key)| query_all(&path, &key))
-            }
-            Self::Segment(path, number) => {
-                both(path, number, env)?.map_or(Ok(None), |(path, number)| segment(&path, number))
-            }
+            None => Ok(()),
         };
-        found.map_err(|error| self.error(&error, span))
+        let [text, argument] = &self.operands;
+        let (text, argument) = (text.try_value(env)?, argument.try_value(env)?);
+        let found = complete.and_then(|()| {
+            let Some((text, argument)) = text.zip(argument) else { return Ok(None) };
+            let text = text.into_text();
+            match self.function {
+                FieldFunction::Json => env.attributes.json().field(&text, &argument.into_text()),
+                FieldFunction::Query => query(&text, &argument.into_text()),
+                FieldFunction::QueryAll => query_all(&text, &argument.into_text()),
+                FieldFunction::Segment => segment(&text, argument.into_int()),
+            }
+        });
+        found.map_err(|error| self.error(&error))
     }
 
-    fn error(&self, error: &FieldError, span: Span) -> EvalError {
-        EvalError::no_value(self.function(), error, span)
+    fn error(&self, error: &FieldError) -> EvalError {
+        EvalError::no_value(self.function.name(), error, self.span)
     }
-}
-
-/// The values of two operands.
-type Both<'a, A, B> = (<A as Kind>::Value<'a>, <B as Kind>::Value<'a>);
-
-/// Returns both operands; `None` if one is missing.
-fn both<'a, A: Kind, B: Kind>(
-    first: &'a Expr<A>,
-    second: &'a Expr<B>,
-    env: &mut Env<'a, '_>,
-) -> Result<Option<Both<'a, A, B>>, EvalError> {
-    let (first, second) = (first.try_value(env)?, second.try_value(env)?);
-    Ok(first.zip(second))
 }

@@ -1,30 +1,29 @@
-//! Compiled expressions: trees of typed nodes.
+//! Compiled expressions: trees of nodes.
 //!
-//! An [`Expr`] of a [`Kind`] contains only operations that return values of this kind, so evaluation checks nothing but
-//! the request: an attribute may be missing or of another type.
+//! The compiler has checked the types of all operands, so evaluation checks nothing but the request: an attribute may be missing or
+//! of another type.
 
 mod address;
-mod boolean;
+mod comparison;
 mod field;
-mod map;
-mod number;
+mod operand;
+mod operation;
 mod string;
 mod time;
 
-use std::{fmt::Debug, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 #[cfg(feature = "cel")]
 pub(crate) use address::equal as addresses_equal;
-pub(crate) use address::{AddressOp, parse as parse_address};
-pub(crate) use boolean::{BoolOp, Comparison, Pattern, Relation, ordered};
-pub(crate) use field::FieldOp;
-pub(crate) use number::{DoubleOp, IntOp, parse as parse_int};
+pub(crate) use address::parse as parse_address;
+pub(crate) use comparison::{Relation, ordered};
+pub(crate) use field::FieldCall;
+pub(crate) use operand::{MapRef, Operand};
+pub(crate) use operation::{Key, Operation, Pattern, glob, parse_int};
+pub(crate) use string::StrFormat;
 #[cfg(feature = "cel")]
-pub(crate) use string::MAX_CONCATENATED;
-pub(crate) use string::{Key, StrFormat, StrOp};
-pub(crate) use time::{TimestampOp, ZonedTimestamp, parse_nanos};
-#[cfg(feature = "cel")]
-pub(crate) use {boolean::glob, string::to_lower};
+pub(crate) use string::{MAX_CONCATENATED, to_lower};
+pub(crate) use time::{ZonedTimestamp, parse_nanos};
 
 use super::{
     error::{EvalError, EvalErrorKind},
@@ -47,127 +46,19 @@ impl<'a, 'r> Env<'a, 'r> {
     }
 }
 
-/// A representation of values, shared by the types that have it: [`Str`] by STRING, URI, DNS_NAME and EMAIL_ADDRESS.
-pub(crate) trait Kind: Sized + 'static {
-    /// A constant of an expression.
-    type Constant: Debug + Send + Sync;
-    /// A value at evaluation, borrowed from the expression or the request where possible.
-    type Value<'a>;
-    /// The functions and operators that return such values.
-    type Operation: Debug + Send + Sync;
-
-    fn constant(constant: &Self::Constant) -> Self::Value<'_>;
-
-    /// Converts the value of an attribute; `None` if it is of another type.
-    fn read(value: &AttributeValue, slot: u32) -> Option<Self::Value<'_>>;
-
-    fn run<'a>(operation: &'a Self::Operation, env: &mut Env<'a, '_>) -> Result<Self::Value<'a>, EvalError>;
-
-    /// Runs an operation as the left operand of `|`; `None` continues with the right operand.
-    ///
-    /// A map entry and a field of a request may be missing. Mixer also continues after evaluating an operator (`==`, `<`, `&&`, `||`, `+`, but not
-    /// `|` and `[]`) or `size`, a defect that is observable; they are evaluated because they may fail.
-    fn try_run<'a>(
-        operation: &'a Self::Operation,
-        env: &mut Env<'a, '_>,
-    ) -> Result<Option<Self::Value<'a>>, EvalError> {
-        Self::run(operation, env).map(Some)
-    }
-}
-
-/// An expression with values of one kind.
+/// A compiled expression.
 #[derive(Debug)]
-pub(crate) enum Expr<K: Kind> {
-    Constant(K::Constant),
+pub(crate) enum Expr {
+    Constant(Operand<'static>),
     Attribute(Attribute),
     /// `a | b | c`: all operands but the last, and the last.
-    FirstOf(Vec<Expr<K>>, Box<Expr<K>>),
-    Conditional(Box<(Expr<Bool>, Expr<K>, Expr<K>)>),
+    FirstOf(Vec<Expr>, Box<Expr>),
+    /// `conditional(condition, a, b)`
+    Conditional(Box<[Expr; 3]>),
     /// Surplus arguments of a function, evaluated only for their errors, and the call itself.
-    After(Vec<Code>, Box<Expr<K>>),
-    Operation(Box<K::Operation>),
+    After(Vec<Expr>, Box<Expr>),
+    Operation(Box<Operation>),
 }
-
-/// An expression of any kind.
-#[derive(Debug)]
-pub(crate) enum Code {
-    Str(Expr<Str>),
-    Int(Expr<Int>),
-    Double(Expr<Double>),
-    Bool(Expr<Bool>),
-    Timestamp(Expr<Timestamp>),
-    Duration(Expr<Duration>),
-    Address(Expr<Address>),
-    Map(Expr<Map>),
-}
-
-/// Maps the expression in a [`Code`] to another of the same kind.
-macro_rules! each_kind {
-    ($code:expr, $expr:ident => $result:expr) => {
-        match $code {
-            Code::Str($expr) => Code::Str($result),
-            Code::Int($expr) => Code::Int($result),
-            Code::Double($expr) => Code::Double($result),
-            Code::Bool($expr) => Code::Bool($result),
-            Code::Timestamp($expr) => Code::Timestamp($result),
-            Code::Duration($expr) => Code::Duration($result),
-            Code::Address($expr) => Code::Address($result),
-            Code::Map($expr) => Code::Map($result),
-        }
-    };
-}
-pub(crate) use each_kind;
-
-/// A kind that is a variant of [`Code`].
-pub(crate) trait FromCode: Kind {
-    /// The type of the values; STRING for all types with string values.
-    const TYPE: ValueType;
-
-    /// Returns the expression if it is of this kind.
-    fn from_code(code: Code) -> Option<Expr<Self>>;
-}
-
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident: $value_type:ident),* $(,)?) => {$(
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub(crate) enum $kind {}
-
-        impl FromCode for $kind {
-            const TYPE: ValueType = ValueType::$value_type;
-
-            fn from_code(code: Code) -> Option<Expr<Self>> {
-                match code {
-                    Code::$kind(expr) => Some(expr),
-                    _ => None,
-                }
-            }
-        }
-    )*};
-}
-
-kinds! {
-    /// STRING, DNS_NAME, EMAIL_ADDRESS, URI
-    Str: String,
-    /// INT64
-    Int: Int64,
-    /// DOUBLE
-    Double: Double,
-    /// BOOL
-    Bool: Bool,
-    /// TIMESTAMP
-    Timestamp: Timestamp,
-    /// DURATION, in nanoseconds
-    Duration: Duration,
-    /// IP_ADDRESS, as bytes; a request may have any length.
-    Address: IpAddress,
-    /// STRING_MAP
-    Map: StringMap,
-}
-
-/// A kind without operations.
-#[derive(Debug)]
-pub(crate) enum Never {}
 
 /// An attribute in an expression.
 #[derive(Debug)]
@@ -203,27 +94,10 @@ impl Attribute {
         self.declared
     }
 
-    /// Returns the value; an error if it is missing.
     #[inline]
-    fn value<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
-        match env.attributes.read(self.slot, env.reads) {
-            Some(value) => self.typed::<K>(value),
-            None => Err(self.missing.clone()),
-        }
-    }
-
-    /// Returns the value; `None` if it is missing.
-    fn try_value<'a, K: Kind>(&self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
-        match env.attributes.read(self.slot, env.reads) {
-            Some(value) => self.typed::<K>(value).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    #[inline]
-    fn typed<'a, K: Kind>(&self, value: &'a AttributeValue) -> Result<K::Value<'a>, EvalError> {
-        match K::read(value, self.slot) {
-            Some(value) => Ok(value),
+    fn typed<'a>(&self, value: &'a AttributeValue) -> Result<Operand<'a>, EvalError> {
+        match Operand::of(value, self.declared, self.slot) {
+            Some(operand) => Ok(operand),
             None => Err(self.wrong_type(value.kind())),
         }
     }
@@ -235,81 +109,82 @@ impl Attribute {
     }
 }
 
-impl<K: Kind> Expr<K> {
-    pub(crate) fn operation(operation: K::Operation) -> Self {
-        Expr::Operation(Box::new(operation))
+impl Expr {
+    pub(crate) fn operation(operation: Operation) -> Self {
+        Self::Operation(Box::new(operation))
     }
 
     /// Returns the value; an error if it is missing.
     #[inline]
-    pub(crate) fn value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
+    pub(crate) fn value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Operand<'a>, EvalError> {
         match self {
-            Expr::Constant(constant) => Ok(K::constant(constant)),
-            Expr::Attribute(attribute) => attribute.value::<K>(env),
-            Expr::Operation(operation) => K::run(operation, env),
-            Expr::FirstOf(..) | Expr::Conditional(_) | Expr::After(..) => self.branch_value(env),
+            Self::Constant(constant) => Ok(constant.borrowed()),
+            Self::Attribute(attribute) => match env.attributes.read(attribute.slot, env.reads) {
+                Some(value) => attribute.typed(value),
+                None => Err(attribute.missing.clone()),
+            },
+            Self::Operation(operation) => operation.value(env),
+            Self::FirstOf(..) | Self::Conditional(_) | Self::After(..) => self.branch_value(env),
         }
     }
 
     /// Evaluates the variants with branches. Not inlined into `value`, which must stay small.
     #[inline(never)]
-    fn branch_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<K::Value<'a>, EvalError> {
+    fn branch_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Operand<'a>, EvalError> {
         match self {
-            Expr::FirstOf(choices, last) => match first(choices, env)? {
+            Self::FirstOf(choices, last) => match first(choices, env)? {
                 Some(value) => Ok(value),
                 None => last.value(env),
             },
-            Expr::Conditional(branches) => {
-                let (condition, yes, no) = &**branches;
-                if condition.value(env)? { yes.value(env) } else { no.value(env) }
+            Self::Conditional(branches) => {
+                let [condition, yes, no] = &**branches;
+                if condition.bool(env)? { yes.value(env) } else { no.value(env) }
             }
-            Expr::After(unused, expr) => {
-                for code in unused {
-                    code.run(env)?;
+            Self::After(unused, expr) => {
+                for unused in unused {
+                    unused.value(env)?;
                 }
                 expr.value(env)
             }
-            Expr::Constant(_) | Expr::Attribute(_) | Expr::Operation(_) => self.value(env),
+            Self::Constant(_) | Self::Attribute(_) | Self::Operation(_) => self.value(env),
         }
     }
 
     /// Evaluates the left operand of `|`: an attribute, a map entry or a nested `|` may be missing
-    /// (docs/behaviour/expressions.md#attributes-that-are-absent). For operators see [`Kind::try_run`].
-    pub(crate) fn try_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Option<K::Value<'a>>, EvalError> {
+    /// (docs/behaviour/expressions.md#attributes-that-are-absent). For operators see [`Operation::try_value`].
+    fn try_value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Option<Operand<'a>>, EvalError> {
         match self {
-            Expr::Attribute(attribute) => attribute.try_value::<K>(env),
-            Expr::Operation(operation) => K::try_run(operation, env),
-            Expr::FirstOf(choices, last) => match first(choices, env)? {
+            Self::Attribute(attribute) => match env.attributes.read(attribute.slot, env.reads) {
+                Some(value) => attribute.typed(value).map(Some),
+                None => Ok(None),
+            },
+            Self::Operation(operation) => operation.try_value(env),
+            Self::FirstOf(choices, last) => match first(choices, env)? {
                 Some(value) => Ok(Some(value)),
                 None => last.try_value(env),
             },
             _ => self.value(env).map(Some),
         }
     }
+
+    /// Returns the value of an expression of a type with string values.
+    #[inline]
+    fn text<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+        self.value(env).map(Operand::into_text)
+    }
+
+    /// Returns the value of a BOOL expression.
+    #[inline]
+    pub(crate) fn bool<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
+        self.value(env).map(Operand::into_bool)
+    }
 }
 
-fn first<'a, K: Kind>(
-    choices: &'a [Expr<K>],
-    env: &mut Env<'a, '_>,
-) -> Result<Option<K::Value<'a>>, EvalError> {
+fn first<'a>(choices: &'a [Expr], env: &mut Env<'a, '_>) -> Result<Option<Operand<'a>>, EvalError> {
     for choice in choices {
         if let Some(value) = choice.try_value(env)? {
             return Ok(Some(value));
         }
     }
     Ok(None)
-}
-
-impl Code {
-    /// Evaluates for errors and reads only.
-    fn run<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<(), EvalError> {
-        macro_rules! value {
-            ($($kind:ident)*) => {
-                match self {
-                    $(Code::$kind(expr) => expr.value(env).map(drop),)*
-                }
-            };
-        }
-        value!(Str Int Double Bool Timestamp Duration Address Map)
-    }
 }

@@ -1,36 +1,12 @@
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
-use super::{Bool, Env, Expr, FieldOp, Kind, Map, Str};
-use crate::{
-    attribute::AttributeValue,
-    expression::{
-        error::{EvalError, EvalErrorKind, quoted},
-        formats::{dns, email, uri},
-        span::Span,
-    },
+use super::{Env, Expr};
+use crate::expression::{
+    error::{EvalError, EvalErrorKind, quoted},
+    formats::{dns, email, uri},
+    span::Span,
 };
 use mixer_adapter_core::value::ValueType;
-
-#[derive(Debug)]
-pub(crate) enum StrOp {
-    /// `map[key]`
-    Entry(Expr<Map>, Key),
-    Concat(Vec<Expr<Str>>),
-    ToLower(Expr<Str>),
-    /// `dnsName(..)`, `email(..)`, `uri(..)`
-    Validate(StrFormat, Expr<Str>, Span),
-    /// Unlike `conditional` it evaluates both branches.
-    ConditionalString(Expr<Bool>, Expr<Str>, Expr<Str>),
-    /// `json(..)`, `query(..)`, `queryAll(..)`, `segment(..)`
-    Field(FieldOp, Span),
-}
-
-/// The key of a map entry. Reads of a constant key are recorded without a copy.
-#[derive(Debug)]
-pub(crate) enum Key {
-    Constant(Arc<str>),
-    Computed(Expr<Str>),
-}
 
 /// A type whose values are strings of a certain format, with its own validation and equality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,87 +16,15 @@ pub(crate) enum StrFormat {
     Uri,
 }
 
-impl Kind for Str {
-    type Constant = Arc<str>;
-    type Value<'a> = Cow<'a, str>;
-    type Operation = StrOp;
-
-    fn constant(constant: &Arc<str>) -> Cow<'_, str> {
-        Cow::Borrowed(constant)
-    }
-
-    fn read(value: &AttributeValue, _: u32) -> Option<Cow<'_, str>> {
-        match value {
-            AttributeValue::String(text) => Some(Cow::Borrowed(text)),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    fn run<'a>(operation: &'a StrOp, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
-        match operation {
-            StrOp::Entry(map, key) => entry(map, key, env),
-            StrOp::Concat(parts) => concat(parts, env),
-            StrOp::ToLower(text) => Ok(to_lower(text.value(env)?)),
-            StrOp::Validate(format, text, span) => format.validate(text.value(env)?, *span),
-            StrOp::ConditionalString(condition, yes, no) => {
-                let condition = condition.value(env)?;
-                let (yes, no) = (yes.value(env)?, no.value(env)?);
-                Ok(if condition { yes } else { no })
-            }
-            StrOp::Field(field, span) => field.value(*span, env).map(Cow::Owned),
-        }
-    }
-
-    fn try_run<'a>(operation: &'a StrOp, env: &mut Env<'a, '_>) -> Result<Option<Cow<'a, str>>, EvalError> {
-        match operation {
-            StrOp::Entry(map, key) => try_entry(map, key, env),
-            StrOp::Field(field, span) => Ok(field.try_value(*span, env)?.map(Cow::Owned)),
-            StrOp::Concat(_) => Self::run(operation, env).map(|_| None),
-            _ => Self::run(operation, env).map(Some),
-        }
-    }
-}
-
-/// Evaluates a map entry; a missing entry is the empty string.
-#[inline(never)]
-fn entry<'a>(map: &'a Expr<Map>, key: &'a Key, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
-    let map = map.value(env)?;
-    let value = match key {
-        Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
-        Key::Computed(key) => {
-            let key = key.value(env)?;
-            map.get(&key, env, || Arc::from(&*key))
-        }
-    };
-    Ok(Cow::Borrowed(value.unwrap_or_default()))
-}
-
-/// Evaluates a map entry; `None` if the map, the key or the entry is missing.
-fn try_entry<'a>(
-    map: &'a Expr<Map>,
-    key: &'a Key,
-    env: &mut Env<'a, '_>,
-) -> Result<Option<Cow<'a, str>>, EvalError> {
-    let Some(map) = map.try_value(env)? else { return Ok(None) };
-    let value = match key {
-        Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
-        Key::Computed(key) => {
-            let Some(key) = key.try_value(env)? else { return Ok(None) };
-            map.get(&key, env, || Arc::from(&*key))
-        }
-    };
-    Ok(value.map(Cow::Borrowed))
-}
-
 /// The most bytes that the concatenations of one evaluation make.
 pub(crate) const MAX_CONCATENATED: usize = 8 << 20;
 
+/// Evaluates the parts of a text.
 #[inline(never)]
-fn concat<'a>(parts: &'a [Expr<Str>], env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
+pub(super) fn concat<'a>(parts: &'a [Expr], env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
     let mut text = String::new();
     for part in parts {
-        let part = part.value(env)?;
+        let part = part.text(env)?;
         env.concatenated += part.len();
         if env.concatenated > MAX_CONCATENATED {
             return Err(EvalError::new(EvalErrorKind::TooLong { max: MAX_CONCATENATED }, Span::default()));
@@ -140,6 +44,16 @@ fn lower(c: char) -> char {
 }
 
 impl StrFormat {
+    /// Returns the format of the values of a type.
+    pub(crate) fn of(value_type: ValueType) -> Option<Self> {
+        match value_type {
+            ValueType::DnsName => Some(Self::DnsName),
+            ValueType::EmailAddress => Some(Self::Email),
+            ValueType::Uri => Some(Self::Uri),
+            _ => None,
+        }
+    }
+
     /// Validates a string; a DNS name is returned with its punycode decoded, the others unchanged.
     pub(crate) fn validate(self, text: Cow<'_, str>, span: Span) -> Result<Cow<'_, str>, EvalError> {
         let decoded = match self {

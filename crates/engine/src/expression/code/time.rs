@@ -1,8 +1,4 @@
-use super::{Duration, Env, Expr, Kind, Never, Str, Timestamp};
-use crate::{
-    attribute::AttributeValue,
-    expression::{error::EvalError, formats::timestamp, span::Span},
-};
+use crate::expression::{error::EvalError, formats::timestamp, span::Span};
 use mixer_adapter_core::value::{ValueType, parse_duration};
 
 /// A timestamp with the time zone it was written in.
@@ -37,32 +33,9 @@ impl ZonedTimestamp {
     }
 }
 
-#[derive(Debug)]
-pub(crate) enum TimestampOp {
-    Parse(Expr<Str>, Span),
-}
-
-impl Kind for Timestamp {
-    type Constant = ZonedTimestamp;
-    type Value<'a> = ZonedTimestamp;
-    type Operation = TimestampOp;
-
-    fn constant(constant: &ZonedTimestamp) -> ZonedTimestamp {
-        *constant
-    }
-
-    fn read(value: &AttributeValue, _: u32) -> Option<ZonedTimestamp> {
-        match value {
-            AttributeValue::Timestamp(timestamp) => {
-                Some(ZonedTimestamp { timestamp: *timestamp, offset: None })
-            }
-            _ => None,
-        }
-    }
-
-    fn run<'a>(operation: &'a TimestampOp, env: &mut Env<'a, '_>) -> Result<ZonedTimestamp, EvalError> {
-        let TimestampOp::Parse(text, span) = operation;
-        ZonedTimestamp::parse(&text.value(env)?, *span)
+impl From<prost_types::Timestamp> for ZonedTimestamp {
+    fn from(timestamp: prost_types::Timestamp) -> Self {
+        Self { timestamp, offset: None }
     }
 }
 
@@ -72,25 +45,4 @@ pub(crate) fn parse_nanos(text: &str, span: Span) -> Result<i64, EvalError> {
         let message = format!("write it like `300ms`, `5s` or `1m30s`, not `{text}`");
         EvalError::conversion(ValueType::Duration, span, message)
     })
-}
-
-impl Kind for Duration {
-    type Constant = i64;
-    type Value<'a> = i64;
-    type Operation = Never;
-
-    fn constant(constant: &i64) -> i64 {
-        *constant
-    }
-
-    fn read(value: &AttributeValue, _: u32) -> Option<i64> {
-        match value {
-            AttributeValue::Int64(nanos) | AttributeValue::Duration(nanos) => Some(*nanos),
-            _ => None,
-        }
-    }
-
-    fn run<'a>(operation: &'a Never, _: &mut Env<'a, '_>) -> Result<i64, EvalError> {
-        match *operation {}
-    }
 }

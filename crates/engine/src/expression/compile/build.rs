@@ -4,30 +4,28 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::{Typed, check::argument_type, functions::Function};
-use crate::{
-    attribute::StringMap,
-    expression::{
-        code::{
-            AddressOp, Bool, BoolOp, Code, Comparison, DoubleOp, Expr, FieldOp, FromCode, IntOp, Key,
-            Pattern, Relation, Str, StrFormat, StrOp, TimestampOp, ZonedTimestamp, each_kind, parse_address,
-        },
-        error::{CompileError, CompileErrorKind},
-        formats::pattern,
-        span::Span,
-        syntax::Chain,
+use crate::expression::{
+    code::{
+        Expr, FieldCall, Key, MapRef, Operand, Operation, Pattern, Relation, StrFormat, ZonedTimestamp, glob,
+        parse_address,
     },
+    error::{CompileError, CompileErrorKind},
+    fields::FieldFunction,
+    formats::pattern,
+    span::Span,
+    syntax::Chain,
 };
-use mixer_adapter_core::value::ValueType;
+use mixer_adapter_core::value::ValueType::{self, Bool, Int64, String, StringMap};
 
 /// Builds a chain. All operands have the type of the chain.
 pub(crate) fn chain(chain: Chain, operands: Vec<Typed>, span: Span) -> Result<Typed, CompileError> {
     let value_type = operands.first().map(|first| first.value_type).unwrap_or_default();
     let mut operands = Operands { function: chain.symbol(), operands: operands.into_iter() };
     let code = match chain {
-        Chain::And => Code::Bool(Expr::operation(BoolOp::And(operands.rest()?))),
-        Chain::Or => Code::Bool(Expr::operation(BoolOp::Or(operands.rest()?))),
+        Chain::And => Expr::operation(Operation::And(operands.rest(Bool)?)),
+        Chain::Or => Expr::operation(Operation::Or(operands.rest(Bool)?)),
         Chain::FirstOf => operands.first_of()?,
-        Chain::Add => operands.sum(value_type, span)?,
+        Chain::Add => Expr::operation(operands.sum(value_type, span)?),
     };
     Ok(Typed { code, value_type, span })
 }
@@ -42,100 +40,90 @@ pub(crate) fn call(
 ) -> Result<Typed, CompileError> {
     let mut operands = Operands { function: function.name(), operands: operands.into_iter() };
     let code = match function {
-        Function::Or => Code::Bool(Expr::operation(BoolOp::Or(operands.rest()?))),
-        Function::And => Code::Bool(Expr::operation(BoolOp::And(operands.rest()?))),
+        Function::Or => Expr::operation(Operation::Or(operands.rest(Bool)?)),
+        Function::And => Expr::operation(Operation::And(operands.rest(Bool)?)),
         Function::FirstOf => operands.first_of()?,
-        Function::Add => operands.sum(value_type, name)?,
-        Function::Compare(relation) => Code::Bool(operands.comparison(relation, name)?),
+        Function::Add => Expr::operation(operands.sum(value_type, name)?),
+        Function::Compare(relation) => Expr::operation(operands.comparison(relation, name)?),
         Function::Conditional => operands.conditional()?,
         Function::Index => {
-            let (map, key) = (operands.next()?, operands.next()?);
-            let key = match key {
-                Expr::Constant(key) => Key::Constant(key),
+            let map = operands.next(StringMap)?;
+            let key = match operands.next(String)? {
+                Expr::Constant(Operand::Str(key)) => Key::Constant(Arc::from(&*key)),
                 key => Key::Computed(key),
             };
-            Code::Str(Expr::operation(StrOp::Entry(map, key)))
+            Expr::operation(Operation::Entry(map, key))
         }
         Function::ConditionalString => {
-            let operation = StrOp::ConditionalString(operands.next()?, operands.next()?, operands.next()?);
-            Code::Str(Expr::operation(operation))
+            let [condition, yes, no] = [operands.next(Bool)?, operands.next(String)?, operands.next(String)?];
+            Expr::operation(Operation::ConditionalString(condition, yes, no))
         }
-        Function::ToLower => Code::Str(Expr::operation(StrOp::ToLower(operands.next()?))),
-        Function::DnsName => Code::Str(validated(StrFormat::DnsName, operands.next()?, span)),
-        Function::Email => Code::Str(validated(StrFormat::Email, operands.next()?, span)),
-        Function::Uri => Code::Str(validated(StrFormat::Uri, operands.next()?, span)),
-        Function::EmptyStringMap => Code::Map(Expr::Constant(StringMap::default())),
-        Function::Size => Code::Int(Expr::operation(IntOp::Size(operands.next()?))),
+        Function::ToLower => Expr::operation(Operation::ToLower(operands.next(String)?)),
+        Function::DnsName => validated(StrFormat::DnsName, operands.next(String)?, span),
+        Function::Email => validated(StrFormat::Email, operands.next(String)?, span),
+        Function::Uri => validated(StrFormat::Uri, operands.next(String)?, span),
+        Function::EmptyStringMap => Expr::Constant(Operand::Map(MapRef::empty())),
+        Function::Size => Expr::operation(Operation::Size(operands.next(String)?)),
         Function::Ip => {
-            let text = operands.next()?;
+            let text = operands.next(String)?;
             let known = constant(&text).and_then(|text| parse_address(text, span).ok());
-            Code::Address(known.map_or_else(|| Expr::operation(AddressOp::Parse(text, span)), Expr::Constant))
+            match known {
+                Some(address) => Expr::Constant(Operand::Address(Cow::Owned(address.to_vec()))),
+                None => Expr::operation(Operation::ParseAddress(text, span)),
+            }
         }
         Function::Timestamp => {
-            let text = operands.next()?;
+            let text = operands.next(String)?;
             let known = constant(&text).and_then(|text| ZonedTimestamp::parse(text, span).ok());
-            Code::Timestamp(
-                known.map_or_else(|| Expr::operation(TimestampOp::Parse(text, span)), Expr::Constant),
-            )
+            match known {
+                Some(time) => Expr::Constant(Operand::Timestamp(time)),
+                None => Expr::operation(Operation::ParseTimestamp(text, span)),
+            }
         }
-        Function::Match => Code::Bool(Expr::operation(BoolOp::Glob(operands.next()?, operands.next()?))),
-        Function::StartsWith => {
-            Code::Bool(Expr::operation(BoolOp::StartsWith(operands.next()?, operands.next()?)))
-        }
-        Function::EndsWith => {
-            Code::Bool(Expr::operation(BoolOp::EndsWith(operands.next()?, operands.next()?)))
-        }
+        Function::Match => operands.test(glob)?,
+        Function::StartsWith => operands.test(|text, prefix| text.starts_with(prefix))?,
+        Function::EndsWith => operands.test(|text, suffix| text.ends_with(suffix))?,
         Function::Matches => {
-            let pattern = match operands.next::<Str>()? {
-                Expr::Constant(source) => {
+            let pattern = match operands.next(String)? {
+                Expr::Constant(Operand::Str(source)) => {
                     pattern::compile(&source).map_or_else(Pattern::Invalid, Pattern::Compiled)
                 }
                 computed => Pattern::Computed(computed),
             };
-            Code::Bool(Expr::operation(BoolOp::Matches(pattern, operands.next()?, span)))
+            Expr::operation(Operation::Matches(pattern, operands.next(String)?, span))
         }
-        Function::Json => {
-            let (text, path) = (operands.next()?, operands.next()?);
-            let body = match operands.operands.len() {
-                0 => None,
-                _ => Some((operands.next()?, operands.next()?)),
-            };
-            field(FieldOp::Json(text, path, body), span)
-        }
-        Function::Query => field(FieldOp::Query(operands.next()?, operands.next()?), span),
-        Function::QueryAll => field(FieldOp::QueryAll(operands.next()?, operands.next()?), span),
-        Function::Segment => field(FieldOp::Segment(operands.next()?, operands.next()?), span),
-        Function::ToInt => Code::Int(Expr::operation(IntOp::Parse(operands.next()?, span))),
+        Function::Json => operands.field(FieldFunction::Json, String, span)?,
+        Function::Query => operands.field(FieldFunction::Query, String, span)?,
+        Function::QueryAll => operands.field(FieldFunction::QueryAll, String, span)?,
+        Function::Segment => operands.field(FieldFunction::Segment, Int64, span)?,
+        Function::ToInt => Expr::operation(Operation::ParseInt(operands.next(String)?, span)),
     };
     Ok(Typed { code, value_type, span })
 }
 
-/// Builds code that evaluates `unused` first.
-pub(crate) fn after(unused: Vec<Code>, code: Code) -> Code {
-    each_kind!(code, expr => Expr::After(unused, Box::new(expr)))
-}
-
-fn constant(text: &Expr<Str>) -> Option<&Arc<str>> {
+fn constant(text: &Expr) -> Option<&str> {
     match text {
-        Expr::Constant(text) => Some(text),
+        Expr::Constant(Operand::Str(text)) => Some(text),
         _ => None,
     }
 }
 
-fn validated(format: StrFormat, text: Expr<Str>, span: Span) -> Expr<Str> {
-    match constant(&text).and_then(|text| format.validate(Cow::Borrowed(text), span).ok()) {
-        Some(known) => Expr::Constant(Arc::from(&*known)),
-        None => Expr::operation(StrOp::Validate(format, text, span)),
+fn validated(format: StrFormat, text: Expr, span: Span) -> Expr {
+    let known = constant(&text).and_then(|text| format.validate(Cow::Borrowed(text), span).ok());
+    match known.map(Cow::into_owned) {
+        Some(known) => Expr::Constant(Operand::Str(Cow::Owned(known))),
+        None => Expr::operation(Operation::Validate(format, text, span)),
     }
-}
-
-fn field(field: FieldOp, span: Span) -> Code {
-    Code::Str(Expr::operation(StrOp::Field(field, span)))
 }
 
 fn unsupported(operator: &str, value_type: ValueType, span: Span) -> CompileError {
     let message = format!("`{operator}` is not defined for {value_type}");
     CompileError::new(CompileErrorKind::UnsupportedOperandType, span, message)
+}
+
+/// Returns the type that stands for all types with the same representation: STRING for all types with string values.
+fn representation(value_type: ValueType) -> ValueType {
+    if StrFormat::of(value_type).is_some() { String } else { value_type }
 }
 
 struct Operands {
@@ -144,78 +132,87 @@ struct Operands {
 }
 
 impl Operands {
-    /// Returns the next operand as an expression of kind `K`.
-    fn next<K: FromCode>(&mut self) -> Result<Expr<K>, CompileError> {
-        match self.operands.next() {
-            Some(typed) => {
-                let (value_type, span) = (typed.value_type, typed.span);
-                K::from_code(typed.code)
-                    .ok_or_else(|| argument_type(self.function, K::TYPE, value_type, span))
-            }
-            None => {
-                let message = format!("`{}` has too few operands", self.function);
-                Err(CompileError::new(CompileErrorKind::Arity, Span::default(), message))
-            }
+    /// Returns the next operand, which must have the representation of a type.
+    fn next(&mut self, wanted: ValueType) -> Result<Expr, CompileError> {
+        let Typed { code, value_type, span } = self.operands.next().ok_or_else(|| self.too_few())?;
+        let wanted = representation(wanted);
+        if representation(value_type) == wanted {
+            return Ok(code);
+        }
+        Err(argument_type(self.function, wanted, value_type, span))
+    }
+
+    fn last(&mut self) -> Result<Typed, CompileError> {
+        self.operands.next_back().ok_or_else(|| self.too_few())
+    }
+
+    fn too_few(&self) -> CompileError {
+        let message = format!("`{}` has too few operands", self.function);
+        CompileError::new(CompileErrorKind::Arity, Span::default(), message)
+    }
+
+    fn rest(&mut self, wanted: ValueType) -> Result<Vec<Expr>, CompileError> {
+        (0..self.operands.len()).map(|_| self.next(wanted)).collect()
+    }
+
+    fn first_of(&mut self) -> Result<Expr, CompileError> {
+        let last = self.last()?;
+        Ok(Expr::FirstOf(self.rest(last.value_type)?, Box::new(last.code)))
+    }
+
+    fn conditional(&mut self) -> Result<Expr, CompileError> {
+        let condition = self.next(Bool)?;
+        let no = self.last()?;
+        Ok(Expr::Conditional(Box::new([condition, self.next(no.value_type)?, no.code])))
+    }
+
+    /// Builds a test of two texts.
+    fn test(&mut self, test: fn(&str, &str) -> bool) -> Result<Expr, CompileError> {
+        Ok(Expr::operation(Operation::Test(test, self.next(String)?, self.next(String)?)))
+    }
+
+    /// Builds a call of a function with a text and an argument of a type.
+    fn field(
+        &mut self,
+        function: FieldFunction,
+        argument: ValueType,
+        span: Span,
+    ) -> Result<Expr, CompileError> {
+        let operands = [self.next(String)?, self.next(argument)?];
+        let body = match self.operands.len() {
+            0 => None,
+            _ => Some([self.next(String)?, self.next(Bool)?]),
+        };
+        Ok(Expr::operation(Operation::Field(FieldCall { function, operands, body, span })))
+    }
+
+    fn sum(&mut self, value_type: ValueType, operator: Span) -> Result<Operation, CompileError> {
+        match representation(value_type) {
+            String => Ok(Operation::Concat(self.rest(String)?)),
+            Int64 => Ok(Operation::SumInts(self.rest(Int64)?)),
+            ValueType::Double => Ok(Operation::SumDoubles(self.rest(ValueType::Double)?)),
+            _ => Err(unsupported("+", value_type, operator)),
         }
     }
 
-    fn rest<K: FromCode>(&mut self) -> Result<Vec<Expr<K>>, CompileError> {
-        (0..self.operands.len()).map(|_| self.next()).collect()
-    }
-
-    fn first_of(&mut self) -> Result<Code, CompileError> {
-        match self.operands.next_back() {
-            Some(last) => Ok(each_kind!(last.code, last => Expr::FirstOf(self.rest()?, Box::new(last)))),
-            None => self.next().map(Code::Str),
-        }
-    }
-
-    fn conditional(&mut self) -> Result<Code, CompileError> {
-        let condition: Expr<Bool> = self.next()?;
-        match self.operands.next_back() {
-            Some(no) => {
-                Ok(each_kind!(no.code, no => Expr::Conditional(Box::new((condition, self.next()?, no)))))
-            }
-            None => self.next().map(Code::Str),
-        }
-    }
-
-    fn sum(&mut self, value_type: ValueType, operator: Span) -> Result<Code, CompileError> {
-        match value_type {
-            ValueType::String | ValueType::DnsName | ValueType::EmailAddress | ValueType::Uri => {
-                Ok(Code::Str(Expr::operation(StrOp::Concat(self.rest()?))))
-            }
-            ValueType::Int64 => Ok(Code::Int(Expr::operation(IntOp::Sum(self.rest()?)))),
-            ValueType::Double => Ok(Code::Double(Expr::operation(DoubleOp::Sum(self.next()?, self.rest()?)))),
-            other => Err(unsupported("+", other, operator)),
-        }
-    }
-
-    fn comparison(&mut self, relation: Relation, operator: Span) -> Result<Expr<Bool>, CompileError> {
+    fn comparison(&mut self, relation: Relation, operator: Span) -> Result<Operation, CompileError> {
         let value_type = self.operands.as_slice().first().map(|left| left.value_type).unwrap_or_default();
         let equality = matches!(relation, Relation::Equal | Relation::NotEqual);
-        let format = match value_type {
-            ValueType::DnsName => Some(StrFormat::DnsName),
-            ValueType::EmailAddress => Some(StrFormat::Email),
-            ValueType::Uri => Some(StrFormat::Uri),
-            _ => None,
+        let is_defined = match representation(value_type) {
+            String | Int64 | ValueType::Double | ValueType::Timestamp => true,
+            Bool | ValueType::IpAddress => equality,
+            _ => false,
         };
-        Ok(Expr::operation(match (value_type, format) {
-            (_, Some(format)) if equality => {
+        if !is_defined {
+            return Err(unsupported(Function::Compare(relation).name(), value_type, operator));
+        }
+        let (left, right) = (self.next(value_type)?, self.next(value_type)?);
+        Ok(match StrFormat::of(value_type).filter(|_| equality) {
+            Some(format) => {
                 let (negated, span) = (relation == Relation::NotEqual, operator);
-                BoolOp::FormatsEqual { format, negated, left: self.next()?, right: self.next()?, span }
+                Operation::FormatsEqual { format, negated, left, right, span }
             }
-            (ValueType::String, _) | (_, Some(_)) => BoolOp::CompareStrs(self.pair(relation)?),
-            (ValueType::Int64, _) => BoolOp::CompareInts(self.pair(relation)?),
-            (ValueType::Double, _) => BoolOp::CompareDoubles(self.pair(relation)?),
-            (ValueType::Timestamp, _) => BoolOp::CompareTimestamps(self.pair(relation)?),
-            (ValueType::Bool, _) if equality => BoolOp::CompareBools(self.pair(relation)?),
-            (ValueType::IpAddress, _) if equality => BoolOp::CompareAddresses(self.pair(relation)?),
-            (other, _) => return Err(unsupported(Function::Compare(relation).name(), other, operator)),
-        }))
-    }
-
-    fn pair<K: FromCode>(&mut self, relation: Relation) -> Result<Comparison<K>, CompileError> {
-        Ok(Comparison { relation, left: self.next()?, right: self.next()? })
+            None => Operation::Compare(relation, left, right),
+        })
     }
 }

@@ -4,14 +4,14 @@ mod build;
 mod check;
 pub(super) mod functions;
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use self::{
     check::{CallChecker, argument_type, callee},
     functions::{Excess, Function},
 };
 use super::{
-    code::{Attribute, Code, Expr},
+    code::{Attribute, Expr, Operand},
     error::{CompileError, CompileErrorKind},
     fields::{BODY, TRUNCATED},
     span::Span,
@@ -23,7 +23,7 @@ use mixer_adapter_core::value::ValueType;
 /// A compiled subexpression and its type.
 #[derive(Debug)]
 pub(crate) struct Typed {
-    pub(crate) code: Code,
+    pub(crate) code: Expr,
     pub(crate) value_type: ValueType,
     span: Span,
 }
@@ -39,17 +39,18 @@ pub(crate) fn compile(ast: &Ast, vocabulary: &Vocabulary) -> Result<Typed, Vec<C
     Ok(Typed { code, value_type, span: ast.span })
 }
 
-fn constant(literal: &Literal) -> (Code, ValueType) {
-    match literal {
-        Literal::Str(text) => (Code::Str(Expr::Constant(Arc::from(text.as_str()))), ValueType::String),
-        Literal::Int(number) => (Code::Int(Expr::Constant(*number)), ValueType::Int64),
-        Literal::Double(number) => (Code::Double(Expr::Constant(*number)), ValueType::Double),
-        Literal::Bool(value) => (Code::Bool(Expr::Constant(*value)), ValueType::Bool),
-        Literal::Duration(nanos) => (Code::Duration(Expr::Constant(*nanos)), ValueType::Duration),
-    }
+fn constant(literal: &Literal) -> (Expr, ValueType) {
+    let (constant, value_type) = match literal {
+        Literal::Str(text) => (Operand::Str(Cow::Owned(text.clone())), ValueType::String),
+        Literal::Int(number) => (Operand::Int(*number), ValueType::Int64),
+        Literal::Double(number) => (Operand::Double(*number), ValueType::Double),
+        Literal::Bool(value) => (Operand::Bool(*value), ValueType::Bool),
+        Literal::Duration(nanos) => (Operand::Duration(*nanos), ValueType::Duration),
+    };
+    (Expr::Constant(constant), value_type)
 }
 
-fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, ValueType), CompileError> {
+fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Expr, ValueType), CompileError> {
     const UNKNOWN: CompileErrorKind = CompileErrorKind::UnknownAttribute;
     let Some(declaration) = vocabulary.find(name) else {
         let help = match (entry(name, vocabulary), vocabulary.similar(name)) {
@@ -60,24 +61,11 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Code, V
         return Err(CompileError::new(UNKNOWN, span, format!("unknown attribute `{name}`")).help(help));
     };
     let declared = declaration.value_type;
-    let attribute = Attribute::new(declaration, span);
-    let code = match declared {
-        ValueType::String | ValueType::DnsName | ValueType::EmailAddress | ValueType::Uri => {
-            Code::Str(Expr::Attribute(attribute))
-        }
-        ValueType::Int64 => Code::Int(Expr::Attribute(attribute)),
-        ValueType::Double => Code::Double(Expr::Attribute(attribute)),
-        ValueType::Bool => Code::Bool(Expr::Attribute(attribute)),
-        ValueType::Timestamp => Code::Timestamp(Expr::Attribute(attribute)),
-        ValueType::Duration => Code::Duration(Expr::Attribute(attribute)),
-        ValueType::IpAddress => Code::Address(Expr::Attribute(attribute)),
-        ValueType::StringMap => Code::Map(Expr::Attribute(attribute)),
-        ValueType::Unspecified => {
-            let message = format!("attribute `{name}` is declared without a type");
-            return Err(CompileError::new(UNKNOWN, span, message));
-        }
-    };
-    Ok((code, declared))
+    if declared == ValueType::Unspecified {
+        let message = format!("attribute `{name}` is declared without a type");
+        return Err(CompileError::new(UNKNOWN, span, message));
+    }
+    Ok((Expr::Attribute(Attribute::new(declaration, span)), declared))
 }
 
 /// Returns the entry of a map that a name is meant to be: `request.headers["foo"]` for `request.headers.foo`.
@@ -158,13 +146,13 @@ fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Type
     let mut typed = build::call(function, checker.returns(), operands, call.name_span, span)
         .map_err(|error| vec![error])?;
     if !unused.is_empty() {
-        typed.code = build::after(unused, typed.code);
+        typed.code = Expr::After(unused, Box::new(typed.code));
     }
     Ok(typed)
 }
 
 /// Removes surplus operands; returns the operands to evaluate nevertheless.
-fn excess(function: Function, operands: &mut Vec<Typed>) -> Vec<Code> {
+fn excess(function: Function, operands: &mut Vec<Typed>) -> Vec<Expr> {
     let signature = function.signature();
     let wanted = signature.arguments.len() + usize::from(signature.receiver.is_some());
     match function.excess() {

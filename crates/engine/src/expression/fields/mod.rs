@@ -10,7 +10,22 @@ pub(crate) use json::JsonMemo;
 pub(crate) use path::{query, query_all, segment};
 
 /// The functions that return fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FieldFunction {
+    Json,
+    Query,
+    QueryAll,
+    Segment,
+}
+
+/// The names of the functions by discriminant.
 pub(crate) const FUNCTIONS: [&str; 4] = [JSON, "query", "queryAll", "segment"];
+
+impl FieldFunction {
+    pub(crate) fn name(self) -> &'static str {
+        FUNCTIONS[self as usize]
+    }
+}
 
 /// The function that returns a field of a JSON text.
 pub(crate) const JSON: &str = "json";
