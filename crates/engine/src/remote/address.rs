@@ -5,26 +5,10 @@ use std::{
     path::PathBuf,
 };
 
-/// A `connection.address` that cannot be parsed. The texts follow the name of the field.
+/// Why a `connection.address` cannot be parsed. The text follows the name of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AddressError {
-    #[error("is missing; write host:port, or dns:///host:port for all addresses of a name")]
-    Missing,
-    #[error("{address:?} names a DNS server, which is not supported; write {scheme}:///host:port")]
-    Resolver { address: String, scheme: String },
-    #[error("{0:?} has an unknown scheme; write host:port, dns:///host:port or unix:/path")]
-    Scheme(String),
-    #[error("{0:?} has no absolute path; write unix:/path")]
-    UnixPath(String),
-    #[error("{0:?} is not host:port")]
-    HostPort(String),
-    #[error("{0:?} has no port; write host:port")]
-    MissingPort(String),
-    #[error("the port of {0:?} is not between 1 and 65535")]
-    Port(String),
-    #[error("the host of {0:?} is not a host name or IP address")]
-    Host(String),
-}
+#[error("{0}")]
+pub(super) struct AddressError(String);
 
 /// A handler's `connection.address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,14 +37,15 @@ impl Address {
     /// Parses `host:port`, `dns:///host:port`, `passthrough:///host:port`, `unix:/path` or `unix:///path`.
     pub(super) fn parse(text: &str) -> Result<Self, AddressError> {
         if text.is_empty() {
-            return Err(AddressError::Missing);
+            let reason = "is missing; write host:port, or dns:///host:port for all addresses of a name";
+            return Err(AddressError(reason.to_owned()));
         }
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
-            let is_absolute = path.starts_with('/');
-            return is_absolute
-                .then(|| Self::Unix(path.into()))
-                .ok_or_else(|| AddressError::UnixPath(text.to_owned()));
+            if path.starts_with('/') {
+                return Ok(Self::Unix(path.into()));
+            }
+            return Err(AddressError(format!("{text:?} has no absolute path; write unix:/path")));
         }
         HostAddress::parse(text).map(Self::Host)
     }
@@ -98,26 +83,31 @@ impl HostAddress {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let host_and_port = match scheme {
             "" => rest,
-            "dns" | "passthrough" => rest.strip_prefix('/').ok_or_else(|| AddressError::Resolver {
-                address: text.to_owned(),
-                scheme: scheme.to_owned(),
+            "dns" | "passthrough" => rest.strip_prefix('/').ok_or_else(|| {
+                let advice = format!("which is not supported; write {scheme}:///host:port");
+                AddressError(format!("{text:?} names a DNS server, {advice}"))
             })?,
-            _ => return Err(AddressError::Scheme(text.to_owned())),
+            _ => {
+                let advice = "write host:port, dns:///host:port or unix:/path";
+                return Err(AddressError(format!("{text:?} has an unknown scheme; {advice}")));
+            }
         };
         let spread = scheme == "dns";
-        let (host, port) = split(host_and_port).ok_or_else(|| AddressError::HostPort(text.to_owned()))?;
+        let (host, port) =
+            split(host_and_port).ok_or_else(|| AddressError(format!("{text:?} is not host:port")))?;
         let port = match port {
             Some(port) => {
-                let port: Option<NonZeroU16> = port.parse().ok();
-                port.ok_or_else(|| AddressError::Port(text.to_owned()))?.get()
+                let port: Result<NonZeroU16, _> = port.parse();
+                port.map_err(|_| AddressError(format!("the port of {text:?} is not between 1 and 65535")))?
+                    .get()
             }
             None if spread => DNS_PORT,
-            None => return Err(AddressError::MissingPort(text.to_owned())),
+            None => return Err(AddressError(format!("{text:?} has no port; write host:port"))),
         };
         // As in Go, an empty host is the local host.
         let host = if host.is_empty() { LOCALHOST } else { host };
         if !is_host(host) {
-            return Err(AddressError::Host(text.to_owned()));
+            return Err(AddressError(format!("the host of {text:?} is not a host name or IP address")));
         }
         Ok(Self { host: host.to_owned(), port, spread })
     }

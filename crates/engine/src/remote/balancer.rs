@@ -40,32 +40,22 @@ struct Links {
     unresolved: Option<Arc<str>>,
 }
 
-/// The choice for a call.
-enum Choice {
-    Sender(Sender),
-    /// A connection may be ready soon.
-    Wait,
-    Unavailable(Arc<str>),
-}
-
 impl Links {
-    fn choose(&self, turn: usize) -> Choice {
+    /// Returns a connection for a call, or the reason of its failure; `None` if a connection may be ready soon.
+    fn choose(&self, turn: usize) -> Option<Result<Sender, Arc<str>>> {
         let up = self.links.values().filter_map(up);
         if let Some(sender) = turn.checked_rem(up.clone().count()).and_then(|turn| up.clone().nth(turn)) {
-            return Choice::Sender(sender.clone());
+            return Some(Ok(sender.clone()));
         }
         let mut down = None;
         for link in self.links.values() {
             match link {
                 // A closed link that is still up: its task is about to publish the end.
-                Link::Connecting | Link::Up(_) => return Choice::Wait,
+                Link::Connecting | Link::Up(_) => return None,
                 Link::Down(why) => down = Some(why),
             }
         }
-        match down.or(self.unresolved.as_ref()) {
-            Some(why) => Choice::Unavailable(why.clone()),
-            None => Choice::Wait,
-        }
+        down.or(self.unresolved.as_ref()).map(|why| Err(why.clone()))
     }
 }
 
@@ -108,18 +98,13 @@ impl Balancer {
         self.start();
         let turn = self.turn.fetch_add(1, Relaxed);
         let mut found = self.links.borrow().choose(turn);
-        if matches!(found, Choice::Wait) {
+        if found.is_none() {
             let mut changes = self.links.subscribe();
-            let links = changes.wait_for(|links| !matches!(links.choose(turn), Choice::Wait)).await;
-            found = links.map_or(Choice::Wait, |links| links.choose(turn));
+            let links = changes.wait_for(|links| links.choose(turn).is_some()).await;
+            found = links.ok().and_then(|links| links.choose(turn));
         }
-        let why = match found {
-            Choice::Sender(sender) => return Ok(sender),
-            Choice::Unavailable(why) => why,
-            Choice::Wait => "the connection has just ended".into(),
-        };
-        let address = self.address();
-        Err(Status::unavailable(format!("{address} cannot be reached: {why}")))
+        let found = found.unwrap_or_else(|| Err("the connection has just ended".into()));
+        found.map_err(|why| Status::unavailable(format!("{} cannot be reached: {why}", self.address())))
     }
 
     pub(super) fn address(&self) -> String {

@@ -19,7 +19,7 @@ impl FormatError {
         Self(reason.into())
     }
 
-    /// Adds the text, for an error of one of two operands.
+    /// Adds the text, for the error of an operand.
     fn of(self, text: &str) -> Self {
         Self::new(format!("`{text}`: {self}"))
     }

@@ -100,7 +100,7 @@ impl OAuth {
     }
 
     /// Fetches a new token.
-    pub(super) async fn fetch(self: Arc<Self>) -> Result<Cached<HeaderValue>, Status> {
+    pub(super) async fn fetch(&self) -> Result<Cached<HeaderValue>, Status> {
         let asked = Instant::now();
         let content = file::read_blocking(CLIENT_SECRET, self.settings.client_secret.clone()).await;
         let secret = content.and_then(secret).map_err(|error| Status::unavailable(error.to_string()))?;

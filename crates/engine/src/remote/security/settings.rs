@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderName, Uri, header::AUTHORIZATION, uri::InvalidUri};
+use http::{HeaderName, Uri, header::AUTHORIZATION};
 
 use super::header::{Header, Prefix};
 use mixer_adapter_config::proto::istio::policy::v1beta1::{
@@ -117,9 +117,7 @@ impl Settings {
             }
         }
     }
-}
 
-impl Settings {
     /// Returns the files that are read, with the fields that name them.
     pub(in super::super) fn files(&self) -> impl Iterator<Item = (String, &Path)> {
         let TrustSettings { field, ca_certificates, identity } = &self.trust;
@@ -200,8 +198,7 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     if oauth.client_id.is_empty() {
         errors.push(format!("{FIELD}.client_id"), "is missing");
     }
-    let token_url = token_url(&oauth.token_url);
-    let token_url = token_url.map_err(|error| errors.push(TOKEN_URL, error.to_string())).ok();
+    let token_url = token_url(&oauth.token_url, errors);
     let mut params = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
     if !oauth.scopes.is_empty() {
         params.push(("scope".to_owned(), oauth.scopes.join(" ")));
@@ -223,37 +220,30 @@ fn read_oauth(oauth: &OAuth, errors: &mut ConfigErrors) -> Option<OAuthSettings>
     Some(OAuthSettings { client_id, client_secret: client_secret?, token_url: token_url?, params })
 }
 
-/// A URL that the secret cannot be sent to. The texts do not show it: its query may be secret.
-#[derive(Debug, thiserror::Error)]
-enum TokenUrlError {
-    #[error("is missing")]
-    Missing,
-    #[error("is not a valid URL: {0}")]
-    Invalid(#[from] InvalidUri),
-    #[error("must not hold a user or a password")]
-    Credentials,
-    #[error("would send the secret in the clear: use https")]
-    Cleartext,
-    #[error("is not https://host/path")]
-    NotHttps,
-}
-
-/// Checks the URL that the secret is sent to: over TLS, or to this machine.
-fn token_url(text: &str) -> Result<Uri, TokenUrlError> {
-    if text.is_empty() {
-        return Err(TokenUrlError::Missing);
-    }
-    let url: Uri = text.parse()?;
-    if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(TokenUrlError::Credentials);
-    }
+/// Checks the URL that the secret is sent to: over TLS, or to this machine. The errors do not show it: its query may be secret.
+fn token_url(text: &str, errors: &mut ConfigErrors) -> Option<Uri> {
+    let url: Uri = match text.parse() {
+        Ok(url) => url,
+        Err(_) if text.is_empty() => {
+            errors.push(TOKEN_URL, "is missing");
+            return None;
+        }
+        Err(error) => {
+            errors.push(TOKEN_URL, format!("is not a valid URL: {error}"));
+            return None;
+        }
+    };
+    let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    match url.scheme_str() {
-        Some("https") if check_server_name(host).is_ok() => Ok(url),
-        Some("http") if is_this_machine(host) => Ok(url),
-        Some("http") => Err(TokenUrlError::Cleartext),
-        _ => Err(TokenUrlError::NotHttps),
-    }
+    let reason = match url.scheme_str() {
+        _ if has_user => "must not hold a user or a password",
+        Some("https") if check_server_name(host).is_ok() => return Some(url),
+        Some("http") if is_this_machine(host) => return Some(url),
+        Some("http") => "would send the secret in the clear: use https",
+        _ => "is not https://host/path",
+    };
+    errors.push(TOKEN_URL, reason);
+    None
 }
 
 fn server_name(field: &str, name: &str, errors: &mut ConfigErrors) -> Option<String> {

@@ -17,14 +17,14 @@ use mixer_adapter_net::tls;
 
 /// The token of a handler's calls.
 pub(super) struct Token {
-    header: Header,
-    source: Source,
+    name: HeaderName,
+    source: Arc<Source>,
     value: Refreshing<HeaderValue>,
 }
 
 enum Source {
-    File { path: PathBuf, age: Duration },
-    OAuth(Arc<OAuth>),
+    File { header: Header, path: PathBuf, age: Duration },
+    OAuth(Box<OAuth>),
 }
 
 const TOKEN_PATH: &str = "connection.authentication.tls.token_path";
@@ -38,41 +38,38 @@ impl Token {
         runtime: &Handle,
     ) -> Result<Self, ConfigErrors> {
         let TokenSettings { header, source } = settings;
+        let name = header.name.clone();
         let (source, first, rest) = match source {
             SourceSettings::File(path) => {
                 let age = options.token_file_age;
-                let content = file::read(TOKEN_PATH, &path)?;
-                let value = from_file(&header, &content, age)?;
-                (Source::File { path, age }, Some(value), age)
+                let value = from_file(&header, &file::read(TOKEN_PATH, &path)?, age)?;
+                (Source::File { header, path, age }, Some(value), age)
             }
             SourceSettings::OAuth(settings) => {
-                let oauth = OAuth::new(settings, tls.clone(), header.clone(), options.access.clone())?;
-                (Source::OAuth(Arc::new(oauth)), None, options.reconnect.longest)
+                let oauth = OAuth::new(settings, tls.clone(), header, options.access.clone())?;
+                (Source::OAuth(Box::new(oauth)), None, options.reconnect.longest)
             }
         };
-        Ok(Self { header, source, value: Refreshing::new(runtime.clone(), rest, first) })
+        Ok(Self { name, source: Arc::new(source), value: Refreshing::new(runtime.clone(), rest, first) })
     }
 
     /// Returns the header of a call made now.
     pub(super) async fn header(&self) -> Result<(HeaderName, HeaderValue), Status> {
-        let value = match &self.source {
-            Source::File { path, age } => {
-                let (header, path, age) = (&self.header, path, *age);
-                self.value
-                    .get(|| {
-                        let (header, path) = (header.clone(), path.clone());
-                        async move {
-                            let content = file::read_blocking(TOKEN_PATH, path).await;
-                            content
-                                .and_then(|content| from_file(&header, &content, age))
-                                .map_err(|error| Status::unavailable(error.to_string()))
-                        }
-                    })
-                    .await
+        let value = self.value.get(|| self.source.clone().fetch()).await?;
+        Ok((self.name.clone(), value))
+    }
+}
+
+impl Source {
+    async fn fetch(self: Arc<Self>) -> Result<Cached<HeaderValue>, Status> {
+        match &*self {
+            Self::File { header, path, age } => {
+                let content = file::read_blocking(TOKEN_PATH, path.clone()).await;
+                let value = content.and_then(|content| from_file(header, &content, *age));
+                value.map_err(|error| Status::unavailable(error.to_string()))
             }
-            Source::OAuth(oauth) => self.value.get(|| oauth.clone().fetch()).await,
-        };
-        Ok((self.header.name.clone(), value?))
+            Self::OAuth(oauth) => oauth.fetch().await,
+        }
     }
 }
 

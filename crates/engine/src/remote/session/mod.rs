@@ -246,7 +246,8 @@ impl Shared {
         self.closing.spawn(async move {
             if let Err(error) = shared.setup.close(&id).await {
                 let adapter = &shared.setup.address;
-                tracing::debug!(adapter, id = log_text(id), error = log_text(error), "CloseSession failed");
+                let error = log_text(error.message());
+                tracing::debug!(adapter, id = log_text(id), error, "CloseSession failed");
             }
         });
     }

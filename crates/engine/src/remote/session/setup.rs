@@ -78,17 +78,6 @@ impl SetupError {
     }
 }
 
-/// A failed CloseSession.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CloseError {
-    #[error("{}", .0.message())]
-    Call(tonic::Status),
-    #[error("invalid response: {0}")]
-    Response(#[from] prost::DecodeError),
-    #[error("{}", describe(.0))]
-    Refused(Status),
-}
-
 impl Setup {
     pub(super) fn new(remote: RemoteAdapter, new: NewSession, options: &Options) -> Self {
         let NewSession { adapter_config, inferred_types } = new;
@@ -124,16 +113,15 @@ impl Setup {
     }
 
     /// Calls CloseSession.
-    pub(super) async fn close(&self, id: &str) -> Result<(), CloseError> {
+    pub(super) async fn close(&self, id: &str) -> Result<(), tonic::Status> {
         let request = CloseSessionRequest { session_id: id.to_owned() }.encode_to_vec();
         let deadline = Some(Instant::now() + self.close_timeout);
         let path = PathAndQuery::from_static(CLOSE);
-        let answer = self.remote.call_until(&path, &[&request], deadline, None).await;
-        let response = CloseSessionResponse::decode(answer.map_err(CloseError::Call)?)?;
-        response
-            .status
-            .filter(|status| status.code != 0)
-            .map_or(Ok(()), |status| Err(CloseError::Refused(status)))
+        let answer = self.remote.call_until(&path, &[&request], deadline, None).await?;
+        let response = CloseSessionResponse::decode(answer)
+            .map_err(|error| tonic::Status::internal(format!("invalid response: {error}")))?;
+        let failed = response.status.filter(|status| status.code != 0);
+        failed.map_or(Ok(()), |status| Err(tonic::Status::unknown(describe(&status))))
     }
 
     async fn call<M: Message + Default>(
