@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     fields::FieldError,
@@ -6,7 +6,7 @@ use super::{
 };
 use mixer_adapter_core::value::ValueType;
 
-/// A compile error and further errors of the expression. [`Display`](fmt::Display) formats one line; [`render`](CompileError::render)
+/// A compile error and further errors of the expression. [`Display`](std::fmt::Display) formats one line; [`render`](CompileError::render)
 /// also shows the source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -126,15 +126,17 @@ struct EvalErrorInner {
 }
 
 /// The kinds of [`EvalError`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvalErrorKind {
     /// The request lacks the attribute, and the expression has no fallback.
+    #[error("attribute `{name}` is missing")]
     MissingAttribute {
         /// The attribute.
         name: Arc<str>,
     },
     /// The attribute's value in the request is not of the declared type.
+    #[error("attribute `{name}` is declared as {declared}, but the request has {actual}")]
     WrongType {
         /// The attribute.
         name: Arc<str>,
@@ -144,6 +146,7 @@ pub enum EvalErrorKind {
         actual: &'static str,
     },
     /// A function's argument is not in the expected format.
+    #[error("not a valid {to}: {message}")]
     Conversion {
         /// The expected format.
         to: ValueType,
@@ -151,16 +154,19 @@ pub enum EvalErrorKind {
         message: Box<str>,
     },
     /// The pattern of `matches` is not a regular expression.
+    #[error("not a valid regular expression: {message}")]
     Pattern {
         /// The pattern and its fault.
         message: Box<str>,
     },
     /// The expression is used as a condition but is not BOOL.
+    #[error("a condition must be BOOL, but the expression is {actual}")]
     NotBool {
         /// Its type.
         actual: ValueType,
     },
     /// A field of the request, such as `json(request.body, "model")`, is absent or cannot be read.
+    #[error("`{function}` has no value: {why}")]
     NoValue {
         /// The function.
         function: &'static str,
@@ -168,32 +174,17 @@ pub enum EvalErrorKind {
         why: Box<str>,
     },
     /// Concatenations make more text than one evaluation may.
+    #[error("concatenations make more than {} MiB", .max >> 20)]
     TooLong {
         /// The limit in bytes.
         max: usize,
     },
     /// An error of a CEL or COMPAT expression.
+    #[error("{message}")]
     Cel {
         /// The interpreter's message.
         message: Box<str>,
     },
-}
-
-impl fmt::Display for EvalErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MissingAttribute { name } => write!(f, "attribute `{name}` is missing"),
-            Self::WrongType { name, declared, actual } => {
-                write!(f, "attribute `{name}` is declared as {declared}, but the request has {actual}")
-            }
-            Self::Conversion { to, message } => write!(f, "not a valid {to}: {message}"),
-            Self::Pattern { message } => write!(f, "not a valid regular expression: {message}"),
-            Self::NotBool { actual } => write!(f, "a condition must be BOOL, but the expression is {actual}"),
-            Self::TooLong { max } => write!(f, "concatenations make more than {} MiB", max >> 20),
-            Self::NoValue { function, why } => write!(f, "`{function}` has no value: {why}"),
-            Self::Cel { message } => f.write_str(message),
-        }
-    }
 }
 
 impl EvalErrorKind {

@@ -182,7 +182,7 @@ impl Expression {
         match &self.program {
             Program::Cexl(typed) => typed.value_type,
             #[cfg(feature = "cel")]
-            Program::Cel(program) => program.value_type(),
+            Program::Cel(program) => program.value_type,
         }
     }
 
@@ -251,7 +251,8 @@ impl Expression {
 #[cfg(feature = "cel")]
 impl From<cel::Program> for Expression {
     fn from(program: cel::Program) -> Self {
-        let (invalid_constants, slots) = (program.invalid_constants().into(), program.slots().collect());
+        let (invalid_constants, slots) =
+            (program.invalid_constants.as_slice().into(), program.slots().collect());
         Self {
             program: Program::Cel(program),
             nullability: Nullability::default(),

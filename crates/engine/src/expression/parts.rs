@@ -31,7 +31,7 @@ pub(super) fn of_cel(
     vocabulary: &Vocabulary,
     attributes: Attributes<'_>,
 ) -> Vec<Subexpression> {
-    match program.language() {
+    match program.language {
         Language::Compat => of_syntax(text, |source, ast| {
             cel_part(source, cel::compile_part(text, ast, vocabulary), attributes)
         }),

@@ -58,13 +58,14 @@ const MAX_SHALLOW: usize = 32;
 /// A compiled expression in CEL or COMPAT.
 pub(crate) struct Program {
     /// CEL or COMPAT.
-    language: Language,
+    pub(super) language: Language,
     ast: IdedExpr,
     env: Arc<Env>,
     used: Vec<Attribute>,
     patterns: Vec<Regex>,
-    invalid_constants: Vec<EvalError>,
-    value_type: ValueType,
+    pub(super) invalid_constants: Vec<EvalError>,
+    /// The type of its values; UNSPECIFIED for types that attributes do not have, such as a list.
+    pub(super) value_type: ValueType,
     /// Levels of nesting.
     depth: usize,
     span: Span,
@@ -172,16 +173,6 @@ fn position(text: &str, (line, column): (isize, isize)) -> Span {
 }
 
 impl Program {
-    /// The type of its values; UNSPECIFIED for types that attributes do not have, such as a list.
-    pub(crate) fn value_type(&self) -> ValueType {
-        self.value_type
-    }
-
-    /// CEL or COMPAT.
-    pub(crate) fn language(&self) -> Language {
-        self.language
-    }
-
     /// The names of the attributes that it mentions.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = &str> {
         self.used.iter().map(Attribute::name)
@@ -190,10 +181,6 @@ impl Program {
     /// The slots of these attributes.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
         self.used.iter().map(Attribute::slot)
-    }
-
-    pub(crate) fn invalid_constants(&self) -> &[EvalError] {
-        &self.invalid_constants
     }
 
     pub(crate) fn eval(

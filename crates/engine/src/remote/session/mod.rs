@@ -5,6 +5,8 @@
 
 mod setup;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use tokio::{sync::watch, time::Instant};
 use tonic::{Code, Status};
 
 #[cfg(test)]
-pub(crate) use self::{setup::SetupStep, state::SessionState};
+pub(crate) use self::{setup::SetupStep, tests::SessionState};
 use self::{
     setup::{RefusedError, Setup, SetupError},
     state::{Opened, Renewals, State},
@@ -96,18 +98,6 @@ impl Session {
         let call = Call { path, adapter_config, request, trace: caller.trace };
         let deadline = self.shared.setup.remote.effective_deadline(caller.deadline);
         within(deadline, self.shared.call(&call, deadline)).await
-    }
-
-    #[cfg(test)]
-    pub(crate) fn state(&self) -> SessionState {
-        self.shared.state.borrow().describe()
-    }
-
-    #[cfg(test)]
-    pub(crate) async fn opened(&self) {
-        let mut changes = self.shared.state.subscribe();
-        // Cannot fail: `self` owns the sender.
-        let _ = changes.wait_for(|state| matches!(state, State::Open { .. })).await;
     }
 }
 

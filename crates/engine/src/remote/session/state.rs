@@ -9,22 +9,6 @@ use tonic::Status;
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_net::{Backoff, Delays};
 
-/// The state of a session, for tests.
-#[cfg(test)]
-#[derive(Clone, Debug)]
-pub(crate) enum SessionState {
-    /// The session is open.
-    Open {
-        /// The id assigned by the adapter.
-        id: String,
-    },
-    /// The session is not open; opening is retried in the background.
-    Pending {
-        /// The status of its calls: UNAVAILABLE with the reason.
-        status: Status,
-    },
-}
-
 /// The state as calls use it.
 #[derive(Debug)]
 pub(super) enum State {
@@ -62,14 +46,6 @@ impl State {
             Self::Open { session, .. } => Ok(session.clone()),
             Self::Pending(status) => Err(status.clone()),
             Self::Closed => Err(Status::unavailable("the session is closed")),
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn describe(&self) -> SessionState {
-        match self.opened() {
-            Ok(session) => SessionState::Open { id: session.id.clone() },
-            Err(status) => SessionState::Pending { status },
         }
     }
 }
