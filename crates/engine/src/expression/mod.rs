@@ -137,9 +137,9 @@ impl Expression {
             Language::Cel => Ok(cel::compile(text, vocabulary)?.into()),
             #[cfg(feature = "cel")]
             Language::Compat => {
-                let doubtful_calls = syntax::parse(text).map(|ast| doubtful::calls(&ast, text));
-                let program = cel::compile_compat(text, vocabulary)?;
-                Ok(Self { doubtful_calls: doubtful_calls.unwrap_or_default(), ..program.into() })
+                let ast = syntax::parse(text)?;
+                let program = cel::compile_compat(text, &ast, vocabulary)?;
+                Ok(Self { doubtful_calls: doubtful::calls(&ast, text), ..program.into() })
             }
             #[cfg(not(feature = "cel"))]
             Language::Cel | Language::Compat => {

@@ -33,7 +33,7 @@ pub(super) fn of_cel(
 ) -> Vec<Subexpression> {
     match program.language {
         Language::Compat => of_syntax(text, |source, ast| {
-            cel_part(source, cel::compile_part(text, ast, vocabulary), attributes)
+            cel_part(source, cel::compile_compat(text, ast, vocabulary), attributes)
         }),
         Language::Cel | Language::Cexl => {
             let names = program.attributes().take(MAX_PARTS);

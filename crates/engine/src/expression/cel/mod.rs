@@ -41,7 +41,7 @@ use super::{
     error::{CompileError, CompileErrorKind, EvalError, EvalErrorKind},
     fields,
     span::Span,
-    syntax::{self, Ast},
+    syntax::Ast,
 };
 use crate::attribute::{Attributes, Reads, StringMap, Vocabulary};
 use mixer_adapter_core::value::ValueType;
@@ -110,21 +110,17 @@ fn compile_on_large_stack(
         .unwrap_or_else(|error| Err(CompileError::new(CompileErrorKind::Cel, span, error.to_string())))
 }
 
-/// Compiles an expression in Mixer's own syntax with the semantics of CEL.
-pub(crate) fn compile_compat(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
-    let whole = Span::new(0, text.len());
-    compile_on_large_stack(whole, || translate(text, &syntax::parse(text)?, vocabulary))
-}
-
-/// Compiles a part of an expression in Mixer's own syntax, whose source is `text`, with the semantics of CEL.
-pub(crate) fn compile_part(text: &str, ast: &Ast, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
-    compile_on_large_stack(ast.span, || translate(text, ast, vocabulary))
-}
-
-fn translate(text: &str, ast: &Ast, vocabulary: &Vocabulary) -> Result<Program, CompileError> {
-    let mut translator = Translator { source: text, spans: HashMap::new() };
-    let translated = translator.translate(ast)?;
-    check(Language::Compat, translated, &Spans::ById(translator.spans), vocabulary, ast.span)
+/// Compiles an expression in Mixer's own syntax, or a part of it, with the semantics of CEL. `text` is its source.
+pub(crate) fn compile_compat(
+    text: &str,
+    ast: &Ast,
+    vocabulary: &Vocabulary,
+) -> Result<Program, CompileError> {
+    compile_on_large_stack(ast.span, || {
+        let mut translator = Translator { source: text, spans: HashMap::new() };
+        let translated = translator.translate(ast)?;
+        check(Language::Compat, translated, &Spans::ById(translator.spans), vocabulary, ast.span)
+    })
 }
 
 fn check(
