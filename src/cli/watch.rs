@@ -21,7 +21,7 @@ use super::{
 };
 use mixer_adapter_config::{Collection, Offer};
 use mixer_adapter_streams::{
-    ConfigUrl, ConfigUrlError, SourceSettings, Subscription, Wanted,
+    ConfigUrl, ConfigUrlError, ServerUrl, SourceSettings, Subscription, Wanted,
     certify::{Certification, Outcome, Protocol, certify},
     collection,
     stream::{RawChange, RawResource, Trace, Traced, collection_of, type_urls_of},
@@ -214,9 +214,11 @@ impl Watch {
     fn name_resources(&self, settings: &mut SourceSettings) -> Result<(), UsageError> {
         for Requested { collection, name } in &self.collections {
             let Some(name) = name else { continue };
-            if !matches!(self.server, ConfigUrl::Xds { .. } | ConfigUrl::Rest { .. }) {
+            let ConfigUrl::Server(ServerUrl { protocol: Protocol::Xds(..) | Protocol::Rest, .. }) =
+                self.server
+            else {
                 return Err(usage!("{name}: xdstp names are for xds:// and xds+http:// servers"));
-            }
+            };
             for type_url in type_urls_of(collection) {
                 settings.resource_names.entry(type_url).or_default().push(name.clone());
             }
@@ -226,22 +228,22 @@ impl Watch {
 
     /// Checks the server, and prints the results.
     async fn certify(&self, settings: &SourceSettings) -> anyhow::Result<ExitCode> {
-        let certifiable = self.server.certifiable(settings).map_err(UsageError::of)?;
-        let Some((peer, protocol)) = certifiable else {
+        let ConfigUrl::Server(server) = &self.server else {
             return Err(usage!("--certify: {} is not a server; write mcp://HOST:PORT, xds://HOST:PORT, xds+delta://HOST:PORT or \
                  xds+http://HOST:PORT",
                 self.server)
             .into());
         };
+        let peer = server.peer(settings).map_err(UsageError::of)?;
         let type_urls = settings
             .collections
             .iter()
-            .filter_map(|wanted| match protocol {
+            .filter_map(|wanted| match server.protocol {
                 Protocol::Mcp | Protocol::Aggregated(_) => Some(wanted.collection.clone()),
                 _ => type_urls_of(&Collection::new(&wanted.collection)).into_iter().next(),
             })
             .collect();
-        let mut certification = Certification::new(protocol, type_urls, own_node(settings));
+        let mut certification = Certification::new(server.protocol, type_urls, own_node(settings));
         if let Some(patience) = value_parsers::unless_zero(self.timeout) {
             certification = certification.patience(patience);
         }

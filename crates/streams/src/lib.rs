@@ -62,4 +62,4 @@ pub use settings::{SourceSettings, Wanted};
 pub use subscription::{NotDeliveredError, StreamSource, Subscription};
 pub use text_format::FILE_FORMATS;
 pub use types::{Types, TypesError};
-pub use url::{ConfigUrl, ConfigUrlError};
+pub use url::{ConfigUrl, ConfigUrlError, ServerUrl};

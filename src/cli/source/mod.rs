@@ -18,7 +18,9 @@ use mixer_adapter_config::source::FileSource;
 use mixer_adapter_net::{LimitHits, ListenAddress, Listener, raise_open_files, read_file_within};
 use mixer_adapter_net::{Rate, grpc::StreamMemory};
 use mixer_adapter_streams::{
-    ConfigUrl, FILE_FORMATS, ListenUrl, Types, mcp,
+    ConfigUrl, FILE_FORMATS, ListenUrl, ServerUrl, Types,
+    certify::Protocol,
+    mcp,
     stream::{
         DialOptions, ListenOptions, Peer, listen_with,
         source::{Catalogue, ConfigServer, ConfigServerOptions, feed},
@@ -53,7 +55,7 @@ pub(super) struct Source {
 
     /// A sink to connect to, mcp://HOST:PORT, or mcps:// for TLS; can be repeated
     #[arg(long = "sink", value_name = "URL", value_delimiter = ',', value_parser = sink)]
-    sinks: Vec<ConfigUrl>,
+    sinks: Vec<ServerUrl>,
 
     /// The longest delay before a sink is dialed again
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = value_parsers::timeout)]
@@ -152,14 +154,11 @@ impl Source {
     }
 
     fn peers(&self) -> Result<Vec<Peer>, UsageError> {
-        let secured = self.sinks.iter().any(ConfigUrl::is_tls);
+        let secured = self.sinks.iter().any(|sink| sink.tls);
         let client = secured.then(|| self.security.client(false)).transpose()?;
-        let peers = self.sinks.iter().filter_map(|sink| match (sink, &client) {
-            (ConfigUrl::Mcp { address, tls: true, .. }, Some(client)) => {
-                Some(Peer::secured(address.as_str(), client.clone()))
-            }
-            (ConfigUrl::Mcp { address, tls: false, .. }, _) => Some(Peer::new(address.as_str())),
-            _ => None,
+        let peers = self.sinks.iter().map(|sink| match &client {
+            Some(client) if sink.tls => Peer::secured(sink.address.as_str(), client.clone()),
+            _ => Peer::new(sink.address.as_str()),
         });
         Ok(peers.collect())
     }
@@ -295,9 +294,9 @@ fn per_second(times: u32) -> Rate {
 }
 
 /// Parses the URL of a sink.
-fn sink(text: &str) -> anyhow::Result<ConfigUrl> {
+fn sink(text: &str) -> anyhow::Result<ServerUrl> {
     match text.parse()? {
-        url @ ConfigUrl::Mcp { .. } => Ok(url),
+        ConfigUrl::Server(server) if server.protocol == Protocol::Mcp => Ok(server),
         _ => Err(anyhow!("write mcp://HOST:PORT, or mcps:// for TLS")),
     }
 }
