@@ -1,70 +1,28 @@
 use std::{borrow::Cow, fmt};
 
-use crate::{envoy::ENVOY_TYPES, istio::Istio, name::Kind};
+use crate::{
+    envoy::ENVOY_TYPES,
+    istio::{GROUP, ISTIO, KnownKind, LEGACY, MIXER, VERSION},
+    name::Kind,
+};
 use mixer_adapter_core::framework::suggest::suggest;
 use serde_json::Value as Json;
 
 /// The collection of the layers of the runtime, which is named by their message.
 pub(super) const RUNTIME: &str = "envoy.service.runtime.v3.Runtime";
-/// The API group of Mixer's configuration.
-const GROUP: &str = "config.istio.io";
-/// The only version of the group.
-const VERSION: &str = "v1alpha2";
 
 /// A collection of resources, `istio/policy/v1beta1/rules` (docs/behaviour/mcp.md#collections). Any text is valid:
 /// sources also serve collections that are not Mixer's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Collection(Cow<'static, str>);
 
-const COLLECTIONS: [(&str, Kind); 6] = [
-    ("istio/policy/v1beta1/attributemanifests", Kind::AttributeManifest),
-    ("istio/config/v1alpha2/templates", Kind::Template),
-    ("istio/config/v1alpha2/adapters", Kind::Adapter),
-    ("istio/policy/v1beta1/handlers", Kind::Handler),
-    ("istio/policy/v1beta1/instances", Kind::Instance),
-    ("istio/policy/v1beta1/rules", Kind::Rule),
-];
-
-/// The kinds of Istio 1.0 to 1.4 that are named after a template (then the resource is an instance) or an adapter (then it is a
-/// handler), and their collections under `istio/config/v1alpha2/legacy/`.
-const LEGACY: [(&str, &str, Kind); 31] = [
-    ("apikey", "apikeys", Kind::Instance),
-    ("authorization", "authorizations", Kind::Instance),
-    ("checknothing", "checknothings", Kind::Instance),
-    ("edge", "edges", Kind::Instance),
-    ("kubernetes", "kuberneteses", Kind::Instance),
-    ("listentry", "listentries", Kind::Instance),
-    ("logentry", "logentries", Kind::Instance),
-    ("metric", "metrics", Kind::Instance),
-    ("quota", "quotas", Kind::Instance),
-    ("reportnothing", "reportnothings", Kind::Instance),
-    ("tracespan", "tracespans", Kind::Instance),
-    ("bypass", "bypasses", Kind::Handler),
-    ("circonus", "circonuses", Kind::Handler),
-    ("cloudwatch", "cloudwatches", Kind::Handler),
-    ("denier", "deniers", Kind::Handler),
-    ("dogstatsd", "dogstatsds", Kind::Handler),
-    ("fluentd", "fluentds", Kind::Handler),
-    ("kubernetesenv", "kubernetesenvs", Kind::Handler),
-    ("listchecker", "listcheckers", Kind::Handler),
-    ("memquota", "memquotas", Kind::Handler),
-    ("noop", "noops", Kind::Handler),
-    ("opa", "opas", Kind::Handler),
-    ("prometheus", "prometheuses", Kind::Handler),
-    ("rbac", "rbacs", Kind::Handler),
-    ("redisquota", "redisquotas", Kind::Handler),
-    ("signalfx", "signalfxs", Kind::Handler),
-    ("solarwinds", "solarwindses", Kind::Handler),
-    ("stackdriver", "stackdrivers", Kind::Handler),
-    ("statsd", "statsds", Kind::Handler),
-    ("stdio", "stdios", Kind::Handler),
-    ("zipkin", "zipkins", Kind::Handler),
-];
-const LEGACY_PREFIX: &str = "istio/config/v1alpha2/legacy/";
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or(api_version, |(group, _)| group)
+}
 
 /// Returns whether resources of this API version are for Mixer, as those without one are.
 pub(super) fn is_mixers(api_version: &str) -> bool {
-    let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
+    let group = group_of(api_version);
     group.is_empty() || group == GROUP
 }
 
@@ -83,8 +41,7 @@ pub(super) fn meant_for_mixer(api_version: &str) -> Option<String> {
 /// Returns whether a resource of another group is meant for Mixer by its kind and the fields of its spec. Mixer's kinds
 /// are in lower case, kinds of other groups usually are not: the case is ignored in Istio's groups only.
 pub(super) fn resembles_mixers(api_version: &str, kind: &str, spec: &Json) -> bool {
-    let group = api_version.split_once('/').map_or(api_version, |(group, _)| group);
-    let of_istio = group.split('.').any(|label| label == "istio");
+    let of_istio = group_of(api_version).split('.').any(|label| label == "istio");
     let [is_rule, is_handler, is_instance] = [Kind::Rule, Kind::Handler, Kind::Instance].map(|known| {
         if of_istio { kind.eq_ignore_ascii_case(known.as_str()) } else { kind == known.as_str() }
     });
@@ -101,7 +58,7 @@ pub(super) fn resembles_mixers(api_version: &str, kind: &str, spec: &Json) -> bo
 
 /// Returns the legacy kinds.
 pub(super) fn legacy_kinds() -> impl Iterator<Item = &'static str> {
-    LEGACY.iter().map(|(kind, ..)| *kind)
+    LEGACY.iter().map(|known| known.kind)
 }
 
 impl Collection {
@@ -109,47 +66,41 @@ impl Collection {
     /// are ignored.
     pub fn new(name: &str) -> Self {
         let name = name.trim_matches('/');
-        match COLLECTIONS.iter().find(|(known, _)| *known == name) {
-            Some((known, _)) => Self(Cow::Borrowed(known)),
-            None => match Istio::in_collection(name) {
-                Some(known) => Self(Cow::Borrowed(known.collection)),
-                None => Self::of_kind(name)
-                    .or_else(|| Self::of_message(name))
-                    .unwrap_or_else(|| Self(Cow::Owned(name.to_owned()))),
-            },
-        }
+        let known = KnownKind::all().find(|known| known.collection == name).or_else(|| Self::by_kind(name));
+        known
+            .map(Self::of_known)
+            .or_else(|| Self::of_message(name))
+            .unwrap_or_else(|| Self(Cow::Owned(name.to_owned())))
     }
 
-    /// Returns the collection that older documents name by the kind of its resources:
-    /// `istio/networking/v1alpha3/VirtualService`.
-    fn of_kind(name: &str) -> Option<Self> {
+    /// Returns the kind of a collection that older documents name by it: `istio/networking/v1alpha3/VirtualService`.
+    fn by_kind(name: &str) -> Option<&'static KnownKind> {
         let (directory, kind) = name.rsplit_once('/')?;
-        Self::known().find(|collection| {
-            let in_it = collection.as_str().rsplit_once('/').is_some_and(|(other, _)| other == directory);
-            in_it && collection.kind().is_some_and(|known| known.as_str().eq_ignore_ascii_case(kind))
+        KnownKind::all().find(|known| {
+            let in_it = known.collection.rsplit_once('/').is_some_and(|(other, _)| other == directory);
+            in_it && known.kind.eq_ignore_ascii_case(kind)
         })
     }
 
-    /// Returns all collections of Mixer and of Istio.
-    fn known() -> impl Iterator<Item = Self> {
-        Self::mixer().chain(Self::istio()).chain(Self::legacy_mixer())
+    fn of_known(known: &'static KnownKind) -> Self {
+        Self(Cow::Borrowed(known.collection))
+    }
+
+    fn known(&self) -> Option<&'static KnownKind> {
+        KnownKind::all().find(|known| known.collection == self.0)
     }
 
     /// Returns the name of a similar collection, if this one is not Mixer's, Istio's or Envoy's.
     pub fn similar(&self) -> Option<String> {
-        let envoys = ENVOY_TYPES.iter().map(|known| known.message);
-        if self.kind().is_some() || envoys.clone().any(|known| known == self.as_str()) {
+        let mut envoys = ENVOY_TYPES.iter().map(|known| known.message);
+        if self.known().is_some() || envoys.any(|known| known == self.as_str()) {
             return None;
         }
-        let names = Self::known().filter_map(|known| {
-            if self.is_of_messages() {
-                known.message().map(str::to_owned)
-            } else {
-                Some(known.as_str().to_owned())
-            }
-        });
-        let names: Vec<String> = names.collect();
-        suggest(self.as_str(), names.iter().map(String::as_str).chain(envoys)).map(str::to_owned)
+        let by_message = self.is_of_messages();
+        let names = KnownKind::all()
+            .filter_map(|known| if by_message { known.message } else { Some(known.collection) })
+            .chain(ENVOY_TYPES.iter().map(|known| known.message));
+        suggest(self.as_str(), names).map(str::to_owned)
     }
 
     /// Logs a request for a collection whose name is probably misspelled.
@@ -174,35 +125,29 @@ impl Collection {
 
     /// Returns the six collections of Mixer's own kinds, in processing order.
     pub fn mixer() -> impl Iterator<Item = Self> {
-        COLLECTIONS.iter().map(|(name, _)| Self(Cow::Borrowed(name)))
+        MIXER.iter().map(Self::of_known)
     }
 
     /// Returns the collections of Istio's kinds that Mixer does not use.
     pub fn istio() -> impl Iterator<Item = Self> {
-        Istio::collections().map(|name| Self(Cow::Borrowed(name)))
+        ISTIO.iter().map(Self::of_known)
     }
 
     /// Returns the collections of the kinds that are named after a template or an adapter, as in Istio 1.0.
     pub fn legacy_mixer() -> impl Iterator<Item = Self> {
-        LEGACY.iter().map(|(_, plural, _)| Self(Cow::Owned(format!("{LEGACY_PREFIX}{plural}"))))
+        LEGACY.iter().map(Self::of_known)
     }
 
     /// Returns the collection of resources of this API version and kind. An empty API version is Mixer's own. Each
     /// other kind of Istio has one collection, whatever the version. Resources that are not Istio's are in
     /// `k8s/<apiVersion>/<kind>`.
     pub fn of(api_version: &str, kind: &Kind) -> Self {
-        if is_mixers(api_version) {
-            if let Some((name, _)) = COLLECTIONS.iter().find(|(_, known)| known == kind) {
-                return Self(Cow::Borrowed(name));
-            }
-            if let Some((_, plural, _)) = LEGACY.iter().find(|(legacy, ..)| *legacy == kind.as_str()) {
-                return Self(Cow::Owned(format!("{LEGACY_PREFIX}{plural}")));
-            }
-        }
-        if let Some(known) = Istio::of(api_version, kind.as_str()) {
-            return Self(Cow::Borrowed(known.collection));
-        }
-        Self(Cow::Owned(format!("k8s/{api_version}/{kind}")))
+        let group = group_of(api_version);
+        let known = KnownKind::all().find(|known| {
+            let in_group = known.group == group || (group.is_empty() && known.role.is_some());
+            in_group && known.kind == kind.as_str()
+        });
+        known.map_or_else(|| Self(Cow::Owned(format!("k8s/{api_version}/{kind}"))), Self::of_known)
     }
 
     /// Returns the collection whose resources have this message as their spec, if it belongs to a kind of Istio.
@@ -210,55 +155,30 @@ impl Collection {
         // Older documents write the package in this form.
         let alias = message.strip_prefix("istio.io.").map(|rest| format!("istio.{rest}"));
         let message = alias.as_deref().unwrap_or(message);
-        Self::mixer()
-            .find(|collection| collection.message() == Some(message))
-            .or_else(|| Istio::of_message(message).map(|known| Self(Cow::Borrowed(known.collection))))
+        KnownKind::all().find(|known| known.message == Some(message)).map(Self::of_known)
     }
 
     /// Returns the kind of the resources in this collection, if they are Istio's.
     pub fn kind(&self) -> Option<Kind> {
-        match (self.legacy(), Istio::in_collection(&self.0)) {
-            (Some((kind, ..)), _) => Some(Kind::from(*kind)),
-            (None, Some(known)) => Some(Kind::from(known.kind)),
-            (None, None) => self.role(),
-        }
+        self.known().map(|known| Kind::from(known.kind))
     }
 
     /// Returns the API versions of the stored resources of this collection, the newest first; none if they are not
     /// Istio's.
     pub fn api_versions(&self) -> Vec<String> {
-        match Istio::in_collection(&self.0) {
-            Some(known) => {
-                known.versions.iter().map(|version| format!("{}/{version}", known.group)).collect()
-            }
-            None => self.role().map(|_| format!("{GROUP}/v1alpha2")).into_iter().collect(),
-        }
+        let Some(known) = self.known() else { return Vec::new() };
+        known.versions.iter().map(|version| format!("{}/{version}", known.group)).collect()
     }
 
     /// Returns the message of specs in this collection, if it has one.
     pub fn message(&self) -> Option<&'static str> {
-        if let Some(known) = Istio::in_collection(&self.0) {
-            return Some(known.message);
-        }
-        match self.legacy().is_none().then(|| self.role())?? {
-            Kind::AttributeManifest => Some("istio.policy.v1beta1.AttributeManifest"),
-            Kind::Handler => Some("istio.policy.v1beta1.Handler"),
-            Kind::Instance => Some("istio.policy.v1beta1.Instance"),
-            Kind::Rule => Some("istio.policy.v1beta1.Rule"),
-            Kind::Template | Kind::Adapter | Kind::Other(_) => None,
-        }
+        self.known()?.message
     }
 
     /// Returns the kind of the resources for Mixer (legacy kinds as their successors); `None` if Mixer does not use
     /// them.
     pub fn role(&self) -> Option<Kind> {
-        let known = COLLECTIONS.iter().find(|(name, _)| *name == self.0).map(|(_, kind)| kind);
-        known.or_else(|| self.legacy().map(|(_, _, role)| role)).cloned()
-    }
-
-    fn legacy(&self) -> Option<&'static (&'static str, &'static str, Kind)> {
-        let plural = self.0.strip_prefix(LEGACY_PREFIX)?;
-        LEGACY.iter().find(|(_, known, _)| *known == plural)
+        self.known()?.role.clone()
     }
 
     /// Returns whether it is named by the message of its resources, as Envoy's are: `envoy.config.cluster.v3.Cluster`.
