@@ -1,10 +1,15 @@
-use std::{collections::BTreeMap, future::pending, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::{pending, ready},
+    mem,
+    time::Duration,
+};
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream::BoxStream};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
-use tonic::{Code, Status, Streaming, client::Grpc};
+use tonic::{Code, Response, Status, client::Grpc};
 
 use super::{
     CertifyError, Check, Outcome, Protocol, Violation,
@@ -131,7 +136,7 @@ struct ProbeRequest {
 struct Session {
     protocol: Protocol,
     requests: mpsc::Sender<(ProbeRequest, Node)>,
-    responses: mpsc::Receiver<Result<Reply, Status>>,
+    responses: BoxStream<'static, Result<Reply, Status>>,
     node: Node,
     /// The type of the last request.
     asked: String,
@@ -320,7 +325,7 @@ impl Probe<'_> {
     }
 
     async fn next(&mut self, session: &mut Session, patience: Duration) -> Option<Result<Reply, Status>> {
-        let reply = timeout(patience, session.responses.recv()).await.ok()?;
+        let reply = timeout(patience, session.responses.next()).await.ok()?;
         let reply = reply.unwrap_or_else(|| Err(Status::ok("the server ended it")));
         let reply = reply.map(|reply| session.typed(reply));
         if let Ok(reply) = &reply {
@@ -420,42 +425,38 @@ fn ended(status: &Status) -> String {
 impl Session {
     async fn open(server: &Peer, of: &Certification) -> Result<Self, Status> {
         let (requests, asks) = mpsc::channel(8);
-        let (replies, responses) = mpsc::channel(8);
-        let session = Self {
+        let grpc = async {
+            let channel = timeout(of.patience, server.connect()).await.map_err(|_| {
+                Status::deadline_exceeded(format!("no connection within {:?}", of.patience))
+            })??;
+            Ok::<_, Status>(Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE))
+        };
+        let path = PathAndQuery::from_static;
+        let responses = match of.protocol {
+            Protocol::Rest => poll(server.clone(), of.patience, asks),
+            Protocol::Mcp => exchange::<_, Resources>(grpc.await?, path(METHOD), asks, mcp),
+            Protocol::Aggregated(Variant::Sotw) => {
+                exchange::<_, MeshConfigResponse>(grpc.await?, path(WHOLE), asks, aggregated)
+            }
+            Protocol::Aggregated(Variant::Delta) => {
+                let request = aggregated_delta;
+                exchange::<_, IncrementalMeshConfigResponse>(grpc.await?, path(CHANGES), asks, request)
+            }
+            Protocol::Xds(api, variant @ Variant::Sotw) => {
+                exchange::<_, DiscoveryResponse>(grpc.await?, api.path(variant), asks, sotw)
+            }
+            Protocol::Xds(api, variant @ Variant::Delta) => {
+                exchange::<_, DeltaDiscoveryResponse>(grpc.await?, api.path(variant), asks, delta)
+            }
+        };
+        Ok(Self {
             protocol: of.protocol,
             requests,
             responses,
             node: of.node.clone(),
             asked: String::new(),
             rules: ServerRules::new(of.protocol),
-        };
-        if of.protocol == Protocol::Rest {
-            poll(server.clone(), of.patience, asks, replies);
-            return Ok(session);
-        }
-        let channel = timeout(of.patience, server.connect())
-            .await
-            .map_err(|_| Status::deadline_exceeded(format!("no connection within {:?}", of.patience)))??;
-        let grpc = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE);
-        let path = PathAndQuery::from_static;
-        match of.protocol {
-            Protocol::Rest => {}
-            Protocol::Mcp => run::<_, Resources>(grpc, path(METHOD), asks, replies, mcp),
-            Protocol::Aggregated(Variant::Sotw) => {
-                run::<_, MeshConfigResponse>(grpc, path(WHOLE), asks, replies, aggregated);
-            }
-            Protocol::Aggregated(Variant::Delta) => {
-                let request = aggregated_delta;
-                run::<_, IncrementalMeshConfigResponse>(grpc, path(CHANGES), asks, replies, request);
-            }
-            Protocol::Xds(api, variant @ Variant::Sotw) => {
-                run::<_, DiscoveryResponse>(grpc, api.path(variant), asks, replies, sotw);
-            }
-            Protocol::Xds(api, variant @ Variant::Delta) => {
-                run::<_, DeltaDiscoveryResponse>(grpc, api.path(variant), asks, replies, delta);
-            }
-        }
-        Ok(session)
+        })
     }
 
     /// Returns a response with its type. Responses of `IncrementalAggregatedResources` have none, but their stream has
@@ -473,8 +474,8 @@ fn poll(
     server: Peer,
     patience: Duration,
     mut asks: mpsc::Receiver<(ProbeRequest, Node)>,
-    replies: mpsc::Sender<Result<Reply, Status>>,
-) {
+) -> BoxStream<'static, Result<Reply, Status>> {
+    let (replies, responses) = mpsc::channel(8);
     tokio::spawn(async move {
         let mut answer = pending().boxed();
         loop {
@@ -500,46 +501,30 @@ fn poll(
             }
         }
     });
+    outbox(responses).boxed()
 }
 
-/// Transports requests and responses of one protocol until the server ends the stream or the session is dropped.
-fn run<Q, P>(
+/// Opens a stream of one protocol for requests, and returns the responses. The first error is the last item.
+fn exchange<Q, P>(
     grpc: Grpc<PeerChannel>,
     path: PathAndQuery,
     asks: mpsc::Receiver<(ProbeRequest, Node)>,
-    replies: mpsc::Sender<Result<Reply, Status>>,
     to_request: fn(ProbeRequest, Node) -> Q,
-) where
+) -> BoxStream<'static, Result<Reply, Status>>
+where
     Q: Message + 'static,
     P: Rules + Message + Default + 'static,
 {
-    tokio::spawn(async move {
-        let requests = outbox(asks).map(move |(ask, node)| to_request(ask, node));
-        let carried = async {
-            let mut responses: Streaming<P> = match open(grpc, path, requests).await {
-                Ok(response) => response.into_inner(),
-                Err(status) => {
-                    let _ = replies.send(Err(status)).await;
-                    return;
-                }
-            };
-            loop {
-                let reply = match responses.message().await {
-                    Ok(Some(response)) => Ok(Reply::of(response)),
-                    Ok(None) => return,
-                    Err(status) => Err(status),
-                };
-                let is_last = reply.is_err();
-                if replies.send(reply).await.is_err() || is_last {
-                    return;
-                }
-            }
-        };
-        tokio::select! {
-            () = carried => {}
-            () = replies.closed() => {}
-        }
-    });
+    let requests = outbox(asks).map(move |(ask, node)| to_request(ask, node));
+    open::<_, _, P>(grpc, path, requests)
+        .map_ok(Response::into_inner)
+        .try_flatten_stream()
+        .map_ok(Reply::of)
+        .scan(false, |has_failed, reply| {
+            let had_failed = mem::replace(has_failed, reply.is_err());
+            ready((!had_failed).then_some(reply))
+        })
+        .boxed()
 }
 
 /// The longest response in bytes.
