@@ -42,12 +42,15 @@ use crate::{
 use mixer_adapter_config::Collection;
 
 /// Keeps a sink connected to the `AggregatedMeshConfigService` of a peer, until `stop` is cancelled.
+///
+/// Collections are named by type URLs, until the server refuses them. If it refuses both kinds of names, the sink alternates.
 pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptions, stop: CancellationToken) {
-    let names = Arc::<ServerNames>::default();
+    let has_type_urls = Arc::new(AtomicBool::new(true));
     connect(sink, source, options, stop, move |stream, requests, client| {
-        let names = names.clone();
+        let has_type_urls = has_type_urls.clone();
         async move {
-            let (named, is_answered) = names.dialect();
+            let named = Aggregated { has_type_urls: has_type_urls.load(Relaxed), ..Aggregated::default() };
+            let is_answered = named.is_answered.clone();
             let status = match variant {
                 Variant::Sotw => {
                     let path = PathAndQuery::from_static(WHOLE);
@@ -55,38 +58,14 @@ pub async fn dial(sink: Sink, source: Peer, variant: Variant, options: DialOptio
                 }
                 Variant::Delta => exchange_deltas(client, stream, requests, named).await,
             };
-            if !is_answered.load(Relaxed) {
-                names.ended(&status);
+            if !is_answered.load(Relaxed) && status.code() == Code::InvalidArgument {
+                has_type_urls.fetch_not(Relaxed);
             }
             status
         }
         .boxed()
     })
     .await;
-}
-
-/// How a server names collections: by type URLs, until it refuses them. If it refuses both kinds of names, the sink
-/// alternates.
-#[derive(Debug, Default)]
-struct ServerNames {
-    are_collections: AtomicBool,
-}
-
-impl ServerNames {
-    /// Returns the dialect of the next stream, and whether the server has answered on it.
-    fn dialect(&self) -> (Aggregated, Arc<AtomicBool>) {
-        let has_type_urls = !self.are_collections.load(Relaxed);
-        let dialect = Aggregated { has_type_urls, ..Aggregated::default() };
-        let is_answered = dialect.is_answered.clone();
-        (dialect, is_answered)
-    }
-
-    /// Handles the end of a stream without an answer.
-    fn ended(&self, status: &Status) {
-        if status.code() == Code::InvalidArgument {
-            self.are_collections.fetch_not(Relaxed);
-        }
-    }
 }
 
 /// Whole collections: `StreamAggregatedResources`.
