@@ -10,6 +10,7 @@ use crate::{
     proto::istio::mcp::v1alpha1::Resources,
     stream::{raw_change::RawChange, raw_resource::RawResource},
 };
+use mixer_adapter_config::Decision;
 
 /// The number of pushes of one stream that may wait for the application's decision on an earlier one. Correct sources
 /// wait for answers, and have one unanswered push.
@@ -23,8 +24,8 @@ pub struct SinkCollection {
     /// The state that was offered to the application: the valid part of the source's state. Pushes are compared with
     /// it.
     pub(super) offered: Held,
-    /// The decision on it; `None` before the first.
-    pub(super) outcome: Option<Outcome>,
+    /// The decision on it, which is not [`Unreadable`](SinkDecision::Unreadable); `None` before the first.
+    pub(super) outcome: Option<SinkDecision>,
     /// The state in use.
     pub(super) live: Held,
     /// Whether a source has pushed it, rather than only the cache.
@@ -78,12 +79,29 @@ pub(super) enum Origin {
     },
 }
 
-/// The outcome of the state that was offered last.
+/// A decision of the application on a proposal.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
+pub enum SinkDecision {
+    /// It is in use.
     Live,
+    /// It is stored, and comes into use with other configuration.
     Pending,
+    /// It is stored but not in use, for these reasons; the application retries it.
     Refused(NackError),
+    /// It cannot be read, and is dropped.
+    Unreadable(NackError),
+}
+
+impl SinkDecision {
+    /// Translates a decision on a change of the collection.
+    pub(super) fn new(collection: &str, decision: Decision) -> Self {
+        match decision {
+            Decision::Live => Self::Live,
+            Decision::Pending => Self::Pending,
+            Decision::Refused(faults) => Self::Refused(NackError::new(collection, &faults)),
+            Decision::Unreadable(faults) => Self::Unreadable(NackError::new(collection, &faults)),
+        }
+    }
 }
 
 /// A push that was refused.
@@ -165,14 +183,14 @@ impl SinkCollection {
     }
 
     /// Records the outcome of the offered state.
-    pub(super) fn settle(&mut self, outcome: Outcome) {
+    pub(super) fn settle(&mut self, outcome: SinkDecision) {
         match &outcome {
-            Outcome::Live => {
+            SinkDecision::Live => {
                 self.refused = None;
                 self.live = self.offered.clone();
             }
-            Outcome::Pending => self.refused = None,
-            Outcome::Refused(nack) => {
+            SinkDecision::Pending => self.refused = None,
+            SinkDecision::Refused(nack) | SinkDecision::Unreadable(nack) => {
                 let version = self.offered.version().to_owned();
                 self.refused = Some(RefusedPush { version, nack: nack.clone() });
             }
@@ -204,7 +222,7 @@ impl SinkCollection {
 
     /// Returns the version that was acknowledged and waits for other configuration.
     pub fn pending(&self) -> Option<&str> {
-        matches!(self.outcome, Some(Outcome::Pending)).then(|| self.offered.version())
+        matches!(self.outcome, Some(SinkDecision::Pending)).then(|| self.offered.version())
     }
 
     /// Returns whether a push of it was accepted since the start.

@@ -21,9 +21,9 @@ use tonic::{Code, Status};
 use super::{
     SinkOptions,
     cache::{Cache, Writer},
-    collection::ProposalId,
+    collection::{ProposalId, SinkDecision},
     health::Health,
-    machine::{Closed, Output, SinkDecision, SinkMachine},
+    machine::{Closed, Output, SinkMachine},
     status::Observed,
     stream::StreamId,
 };

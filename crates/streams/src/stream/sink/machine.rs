@@ -9,9 +9,8 @@ use tonic::{Code, Status};
 
 use super::{
     Mode, SinkOptions,
-    collection::{Origin, Outcome, ProposalId, SinkCollection},
+    collection::{Origin, ProposalId, SinkCollection},
     held::Difference,
-    nack::NackError,
     request::{is_unsupported, nack_request, request},
     stream::{Base, Stream, StreamId},
 };
@@ -19,7 +18,7 @@ use crate::{
     proto::istio::mcp::v1alpha1::{RequestResources, Resources, SinkNode},
     stream::{name, raw_change::RawChange, raw_resource::RawResource},
 };
-use mixer_adapter_config::{Decision, join_texts};
+use mixer_adapter_config::join_texts;
 
 /// The longest request in bytes: sources take up to 1 MiB (docs/behaviour/mcp.md#limits-of-a-source).
 const LONGEST_REQUEST: usize = 1 << 20;
@@ -47,41 +46,6 @@ pub enum Output {
         /// Whether the state is new; an empty state is new once.
         news: bool,
     },
-}
-
-/// A decision of the application on a proposal.
-#[derive(Clone, Debug)]
-pub enum SinkDecision {
-    /// It is in use.
-    Live,
-    /// It is stored, and comes into use with other configuration.
-    Pending,
-    /// It is stored but not in use, for these reasons; the application retries it.
-    Refused(NackError),
-    /// It cannot be read, and is dropped.
-    Unreadable(NackError),
-}
-
-impl SinkDecision {
-    /// Translates a decision on a change of the collection.
-    pub(super) fn new(collection: &str, decision: Decision) -> Self {
-        match decision {
-            Decision::Live => Self::Live,
-            Decision::Pending => Self::Pending,
-            Decision::Refused(faults) => Self::Refused(NackError::new(collection, &faults)),
-            Decision::Unreadable(faults) => Self::Unreadable(NackError::new(collection, &faults)),
-        }
-    }
-
-    /// Returns the outcome of a stored proposal, or the reason why it is dropped.
-    pub(super) fn into_outcome(self) -> Result<Outcome, NackError> {
-        match self {
-            Self::Live => Ok(Outcome::Live),
-            Self::Pending => Ok(Outcome::Pending),
-            Self::Refused(nack) => Ok(Outcome::Refused(nack)),
-            Self::Unreadable(nack) => Err(nack),
-        }
-    }
 }
 
 /// Outcome of a closed stream.

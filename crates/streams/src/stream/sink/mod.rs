@@ -21,10 +21,10 @@ pub(crate) mod type_urls;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use cache::Cache;
-pub use collection::{ProposalId, SinkCollection};
+pub use collection::{ProposalId, SinkCollection, SinkDecision};
 pub use dialect::{Dialect, Received, Variant};
 pub use driver::Sink;
-pub use machine::{Closed, Output, SinkDecision, SinkMachine};
+pub use machine::{Closed, Output, SinkMachine};
 pub use nack::{NackError, ResourceError};
 pub use stream::StreamId;
 

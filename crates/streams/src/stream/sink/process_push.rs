@@ -6,9 +6,9 @@ use tonic::{Code, Status};
 
 use super::{
     Mode,
-    collection::{Origin, Outcome, ProposalId, RefusedPush, SinkCollection, Waiting},
+    collection::{Origin, ProposalId, RefusedPush, SinkCollection, SinkDecision, Waiting},
     held::Difference,
-    machine::{Output, SinkDecision, SinkMachine},
+    machine::{Output, SinkMachine},
     nack::NackError,
     push::Push,
     request::{nack_request, request},
@@ -93,26 +93,22 @@ impl SinkMachine {
         let Some(collection) = self.collections.get_mut(collection) else { return };
         let name = collection.name.clone();
         let Some(proposal) = collection.deciding.take_if(|proposal| proposal.id == id) else {
-            if collection.kept == id
-                && let Ok(outcome) = decision.into_outcome()
-            {
-                collection.settle(outcome);
+            if collection.kept == id && !matches!(decision, SinkDecision::Unreadable(_)) {
+                collection.settle(decision);
                 self.output_accepted(&name, true);
             }
             return;
         };
-        match decision.into_outcome() {
-            Ok(outcome) => {
-                collection.kept = id;
-                self.settle(&name, proposal.origin, proposal.version, proposal.difference, outcome, now);
+        match (decision, proposal.origin) {
+            (SinkDecision::Unreadable(nack), Origin::Push { stream, nonces }) => {
+                let refused = RefusedPush { version: proposal.version, nack };
+                self.refuse(&name, stream, nonces, refused, false, now);
             }
-            Err(nack) => match proposal.origin {
-                Origin::Push { stream, nonces } => {
-                    let refused = RefusedPush { version: proposal.version, nack };
-                    self.refuse(&name, stream, nonces, refused, false, now);
-                }
-                Origin::Sink => {}
-            },
+            (SinkDecision::Unreadable(_), Origin::Sink) => {}
+            (outcome, origin) => {
+                collection.kept = id;
+                self.settle(&name, origin, proposal.version, proposal.difference, outcome, now);
+            }
         }
         self.process(&name, now);
     }
@@ -124,7 +120,7 @@ impl SinkMachine {
         origin: Origin,
         version: String,
         difference: Difference,
-        outcome: Outcome,
+        outcome: SinkDecision,
         now: Instant,
     ) {
         let Some(collection) = self.collections.get_mut(name) else { return };
@@ -133,7 +129,7 @@ impl SinkMachine {
         // An empty collection is news, too: a cache has to store it.
         let news = changed || collection.outcome.is_none();
         collection.offered.apply(difference, version.clone());
-        if let Outcome::Refused(nack) = outcome.clone() {
+        if let SinkDecision::Refused(nack) = outcome.clone() {
             match origin {
                 Origin::Push { stream, nonces } => {
                     self.refuse(name, stream, nonces, RefusedPush { version, nack }, changed, now);
@@ -171,7 +167,7 @@ impl SinkMachine {
 
     fn output_accepted(&mut self, name: &Arc<str>, news: bool) {
         let outcome = self.collections.get(name).and_then(|collection| collection.outcome.as_ref());
-        if matches!(outcome, Some(Outcome::Live)) {
+        if matches!(outcome, Some(SinkDecision::Live)) {
             self.outputs.push_back(Output::Accepted { collection: name.clone(), news });
         }
     }
