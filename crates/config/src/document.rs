@@ -148,16 +148,14 @@ impl Reader<'_> {
         let line = position.line;
         let written = self.written(tree.defined);
         match tree.value {
-            Tree::Null => (Json::Null, Lines::leaf(position)),
-            Tree::Bool(truth) => {
-                if let Some(word) = written.filter(|word| yaml11_boolean(word).is_some()) {
-                    let (field, word) = (self.path.clone(), word.to_owned());
+            Tree::Scalar(json) => {
+                let word = written.filter(|word| yaml11_boolean(word).is_some());
+                if let (Json::Bool(truth), Some(word)) = (&json, word) {
+                    let (field, word, truth) = (self.path.clone(), word.to_owned(), *truth);
                     self.booleans.push(Boolean { field, line, word, truth, is_key: false });
                 }
-                (Json::Bool(truth), Lines::leaf(position))
+                (json, Lines::leaf(position))
             }
-            Tree::Number(number) => (Json::Number(number), Lines::leaf(position)),
-            Tree::Text(text) => (Json::String(text), Lines::leaf(position)),
             Tree::List(items) => {
                 let items = items.into_iter().enumerate();
                 let (values, children): (Vec<_>, Vec<_>) =
@@ -223,10 +221,7 @@ fn yaml11_boolean(word: &str) -> Option<bool> {
 }
 
 enum Tree {
-    Null,
-    Bool(bool),
-    Number(Number),
-    Text(String),
+    Scalar(Json),
     List(Vec<Spanned<Tree>>),
     Map(Vec<(Spanned<String>, Spanned<Tree>)>),
 }
@@ -247,31 +242,32 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Null)
+        Ok(Tree::Scalar(Json::Null))
     }
 
     fn visit_bool<E>(self, truth: bool) -> Result<Tree, E> {
-        Ok(Tree::Bool(truth))
+        Ok(Tree::Scalar(truth.into()))
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Tree, E> {
-        Ok(Tree::Number(number.into()))
+        Ok(Tree::Scalar(number.into()))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Tree, E> {
-        Ok(Tree::Number(number.into()))
+        Ok(Tree::Scalar(number.into()))
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Tree, E> {
-        Number::from_f64(number).map(Tree::Number).ok_or_else(|| E::custom("the number is not finite"))
+        let number = Number::from_f64(number).ok_or_else(|| E::custom("the number is not finite"))?;
+        Ok(Tree::Scalar(Json::Number(number)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Tree, E> {
-        Ok(Tree::Text(text.to_owned()))
+        Ok(Tree::Scalar(text.into()))
     }
 
     fn visit_string<E>(self, text: String) -> Result<Tree, E> {
-        Ok(Tree::Text(text))
+        Ok(Tree::Scalar(text.into()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
