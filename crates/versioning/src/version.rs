@@ -34,11 +34,6 @@ impl PackageVersion {
         let (major, stability) = version_segment(version)?;
         Some(Self { api: api.to_owned(), major, stability })
     }
-
-    /// Whether this is a later version of the same API.
-    pub fn follows(&self, other: &Self) -> bool {
-        self.api == other.api && (self.major, self.stability) > (other.major, other.stability)
-    }
 }
 
 /// Reads `v1`, `v1beta1`, `v2alpha`.
