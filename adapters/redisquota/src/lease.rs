@@ -79,12 +79,8 @@ pub(super) struct Held {
     pub(super) store: Option<(i64, Duration)>,
 }
 
-/// How a request is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Grant(LeasedGrant),
-    Trip(Trip),
-}
+/// How a request is served: a grant from memory, or the trip that is necessary.
+pub(super) type Served = Result<LeasedGrant, Trip>;
 
 /// The leases of a server.
 #[derive(Debug)]
@@ -152,8 +148,8 @@ impl Leases {
 
     /// Grants an amount from a lease, or returns the trip that is necessary. The caller ends a trip that wants a lease with
     /// [`taken`](Self::taken) or [`failed`](Self::failed).
-    pub(super) fn request(&mut self, leased: Leased, quota: &str, amount: i64, now: Duration) -> Step {
-        let without_lease = Step::Trip(Trip::default());
+    pub(super) fn request(&mut self, leased: Leased, quota: &str, amount: i64, now: Duration) -> Served {
+        let without_lease = Err(Trip::default());
         if !self.counters.contains_key(&leased.counter) && self.counters.len() >= MOST_COUNTERS {
             return without_lease;
         }
@@ -176,7 +172,7 @@ impl Leases {
             && amount <= lease.given.amount - lease.used
         {
             lease.used += amount;
-            return Step::Grant(lease.grant(now));
+            return Ok(lease.grant(now));
         }
         let last = counter.lease.take();
         // If the lease was used up, the next one is twice its size. If it expired, the next one is twice the amount used.
@@ -190,18 +186,18 @@ impl Leases {
         if let Some(last) = last {
             counter.end(last.end());
         }
-        Step::Trip(Trip { returned: counter.returns.clone(), wanted: counter.size, id: self.last_id })
+        Err(Trip { returned: counter.returns.clone(), wanted: counter.size, id: self.last_id })
     }
 
     /// Takes an amount back that was granted from a lease; otherwise the store has to.
-    pub(super) fn release(&mut self, leased: Leased, amount: i64, now: Duration) -> Step {
+    pub(super) fn release(&mut self, leased: Leased, amount: i64, now: Duration) -> Served {
         let counter = self.counters.get_mut(&leased.counter).filter(|counter| counter.leased == leased);
         let lease = counter.and_then(|counter| counter.lease.as_mut());
         let Some(lease) = lease.filter(|lease| !lease.is_over(now) && amount <= lease.used) else {
-            return Step::Trip(Trip::default());
+            return Err(Trip::default());
         };
         lease.used -= amount;
-        Step::Grant(lease.grant(now))
+        Ok(lease.grant(now))
     }
 
     /// Adds the lease that a trip has taken, which began at `begin`.

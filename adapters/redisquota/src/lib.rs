@@ -40,7 +40,7 @@ use self::{
     clock::Clock,
     config::params::OnError,
     fallback::{Fallback, Reserved, Undecided},
-    lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Step, Trip},
+    lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Served, Trip},
     share::Divided,
     store::{Counted, CounterCall, Store},
     window::{Algorithm, Window},
@@ -417,16 +417,12 @@ impl Drop for Taking<'_> {
 }
 
 /// Grants a call from a lease or gives it back to one, or returns the trip that is necessary.
-fn take(leases: &mut Leases, quota: &str, call: &CounterCall, now: Duration) -> Result<LeasedGrant, Trip> {
+fn take(leases: &mut Leases, quota: &str, call: &CounterCall, now: Duration) -> Served {
     let leased = Leased { counter: call.counter, window: call.window, max: call.max };
-    let step = if call.amount > 0 {
+    if call.amount > 0 {
         leases.request(leased, quota, call.amount, now)
     } else {
         leases.release(leased, call.amount.saturating_neg(), now)
-    };
-    match step {
-        Step::Grant(grant) => Ok(grant),
-        Step::Trip(trip) => Err(trip),
     }
 }
 

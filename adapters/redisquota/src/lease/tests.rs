@@ -138,8 +138,8 @@ fn run(events: Vec<Event>, rolling: bool) -> (Vec<(u64, i64)>, Vec<u64>) {
             Event::Pass(millis) => now += millis,
             Event::Request(server, amount) => {
                 match servers[server].request(leased, "q", amount, local(server, now)) {
-                    Step::Grant(_) => granted.push((now, amount)),
-                    Step::Trip(trip) => {
+                    Ok(_) => granted.push((now, amount)),
+                    Err(trip) => {
                         trips.push(OnItsWay {
                             server,
                             trip,
@@ -221,11 +221,8 @@ fn given(amount: i64) -> Given {
 const LEASED: Leased =
     Leased { counter: SharedFingerprint(1), window: Window::Fixed(Duration::from_secs(60)), max: MAX };
 
-fn trip(step: Step) -> Trip {
-    match step {
-        Step::Trip(trip) => trip,
-        Step::Grant(_) => panic!("{step:?}"),
-    }
+fn trip(served: Served) -> Trip {
+    served.unwrap_err()
 }
 
 #[test]
@@ -238,13 +235,13 @@ fn the_size_of_leases_follows_demand() {
         wanted.push(trip.wanted);
         leases.taken(LEASED.counter, &trip, given(trip.wanted), second(0));
         for _ in 0..trip.wanted {
-            assert!(matches!(leases.request(LEASED, "q", 1, second(1)), Step::Grant(_)));
+            assert!(leases.request(LEASED, "q", 1, second(1)).is_ok());
         }
     }
     assert_eq!(wanted, [1, 2, 4, 8]);
     let last = trip(leases.request(LEASED, "q", 1, second(2)));
     leases.taken(LEASED.counter, &last, given(last.wanted), second(2));
-    leases.request(LEASED, "q", 3, second(3));
+    leases.request(LEASED, "q", 3, second(3)).unwrap();
     // Over, with 3 of 16 used.
     let next = trip(leases.request(LEASED, "q", 1, second(12)));
     assert_eq!((last.wanted, next.returned[0].used, next.wanted), (16, 3, 6));
@@ -269,7 +266,7 @@ fn idle_leases_are_returned_and_counters_without_requests_forgotten() {
     let mut leases = Leases::new(0);
     let first = trip(leases.request(LEASED, "q", 1, Duration::ZERO));
     leases.taken(LEASED.counter, &first, given(5), Duration::ZERO);
-    leases.request(LEASED, "q", 2, Duration::ZERO);
+    leases.request(LEASED, "q", 2, Duration::ZERO).unwrap();
     let held = Held { left: 3, used: 2, store: Some((100, Duration::from_secs(2))) };
     assert_eq!(leases.sweep(Duration::ZERO), Vec::new());
     assert_eq!(leases.held(Duration::from_secs(2)), [("q".into(), held)].into());
@@ -289,5 +286,5 @@ fn another_limit_of_the_same_counter_uses_no_lease() {
     leases.taken(LEASED.counter, &first, given(5), Duration::ZERO);
     let lower = Leased { max: 500, ..LEASED };
     assert_eq!(trip(leases.request(lower, "q", 1, Duration::ZERO)), Trip::default());
-    assert!(matches!(leases.request(LEASED, "q", 5, Duration::ZERO), Step::Grant(_)));
+    assert!(leases.request(LEASED, "q", 5, Duration::ZERO).is_ok());
 }
