@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -23,6 +20,7 @@ pub(super) const OTHER: &str = "other";
 ///
 /// A metric has up to 200 series, and all handlers together 20 000. Further values share a series whose labels are `other`; values
 /// are cut off at 128 bytes.
+#[derive(Clone, Debug)]
 pub struct Series<M, const N: usize> {
     labels: [&'static str; N],
     family: Family<Labels, M, Constructor<M>>,
@@ -68,37 +66,9 @@ impl<M: Clone, const N: usize> Series<M, N> {
     }
 }
 
-impl<M, const N: usize> Clone for Series<M, N> {
-    fn clone(&self) -> Self {
-        Self {
-            labels: self.labels,
-            family: self.family.clone(),
-            count: self.count.clone(),
-            budget: self.budget.clone(),
-        }
-    }
-}
-
-impl<M, const N: usize> fmt::Debug for Series<M, N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Series").field("labels", &self.labels).finish_non_exhaustive()
-    }
-}
-
 /// Creates the metrics of a family.
+#[derive(Clone)]
 pub(super) struct Constructor<M>(Arc<dyn Fn() -> M + Send + Sync>);
-
-impl<M> Clone for Constructor<M> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<M> fmt::Debug for Constructor<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Constructor")
-    }
-}
 
 impl<M> MetricConstructor<M> for Constructor<M> {
     fn new_metric(&self) -> M {
