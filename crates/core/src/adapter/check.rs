@@ -41,25 +41,25 @@ const NOT_CACHED: i32 = -1;
 impl Check {
     /// Allows the request.
     pub fn allow() -> Self {
-        Self::with_status(Status::default())
+        Self::from_status(Status::default())
     }
 
     /// Denies the request. The sender of the request receives the message.
     pub fn deny(code: Code, message: impl Into<String>) -> Self {
-        Self::with_status(Status { code: code as i32, message: message.into(), details: Vec::new() })
+        Self::from_status(Status { code: code as i32, message: message.into(), details: Vec::new() })
     }
 
     /// Answers with a configured status: code 0 allows, any other code denies. Mixer forwards codes that
     /// `google.rpc.Code` does not define.
     pub fn from_status(status: Status) -> Self {
-        Self::with_status(status)
+        Self { status, valid_duration: DEFAULT_DURATION, valid_use_count: DEFAULT_USES, is_raw: false }
     }
 
     /// Allows with a duration and a use count of zero, which Mixer reads as "no opinion": it replaces them with one
     /// minute and 10000 uses, whatever other adapters answer
     /// (docs/behaviour/adapter-calls.md#validity-of-a-check).
     pub fn no_opinion() -> Self {
-        Self { is_raw: true, ..Self::with_status(Status::default()).valid_for(Duration::ZERO).uses(0) }
+        Self { is_raw: true, ..Self::from_status(Status::default()).valid_for(Duration::ZERO).uses(0) }
     }
 
     /// Sets how long the answer is valid. Zero is the same as [`no_cache`](Self::no_cache), except for a denial with zero
@@ -162,10 +162,6 @@ impl Check {
     /// Returns the details of a denial.
     pub fn details(&self) -> &[Any] {
         &self.status.details
-    }
-
-    fn with_status(status: Status) -> Self {
-        Self { status, valid_duration: DEFAULT_DURATION, valid_use_count: DEFAULT_USES, is_raw: false }
     }
 
     /// Returns whether the validity is replaced, so that the answer is not read as "no opinion". Mixer never takes a denial for

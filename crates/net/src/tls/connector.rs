@@ -1,5 +1,5 @@
 use std::{
-    fmt, io,
+    io,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -13,19 +13,13 @@ use tower_service::Service;
 use super::{Client, TlsStream};
 
 /// Opens the TLS connections of a gRPC channel, for `Endpoint::connect_with_connector` of tonic.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Connector(Arc<Client>);
 
 impl Connector {
     /// Creates a connector. The host of a URL is the name that the certificate of the server must have, whatever its scheme.
     pub fn new(client: Arc<Client>) -> Self {
         Self(client)
-    }
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connector").finish_non_exhaustive()
     }
 }
 
