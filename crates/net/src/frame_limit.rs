@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{Bucket, Limit, Rate, connections::ConnectionState};
+use crate::{Bucket, Limit, Rate, connections::ConnectionState, socket::Unread, turn::TurnStream};
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,7 +40,7 @@ const MAX_PERMITTED: u32 = 10_000;
 
 /// A stream that notes when the HTTP/2 preface has arrived, and fails when the peer sends SETTINGS or control frames too often.
 pub(crate) struct FrameLimitStream<S> {
-    stream: S,
+    stream: TurnStream<S>,
     input: Input,
     output: FramePosition,
     control: ControlFrames,
@@ -96,7 +96,7 @@ fn permits(rate: &mut Bucket) -> bool {
 }
 
 impl<S> FrameLimitStream<S> {
-    pub(crate) fn new(stream: S, connection: Arc<ConnectionState>) -> Self {
+    pub(crate) fn new(stream: TurnStream<S>, connection: Arc<ConnectionState>) -> Self {
         let control = ControlFrames { permitted: 0, rate: Bucket::new(CONTROL_RATE) };
         Self { stream, input: Input::Preface(0), output: FramePosition::default(), control, connection }
     }
@@ -178,7 +178,7 @@ impl FramePosition {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for FrameLimitStream<S> {
+impl<S: AsyncRead + Unread + Unpin> AsyncRead for FrameLimitStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -203,21 +203,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimitStream<S> {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let sent = ready!(Pin::new(&mut self.stream).poll_write(context, data))?;
+        let sent = ready!(Pin::new(&mut self.stream.inner).poll_write(context, data))?;
         self.count_sent(&data[..sent]);
         Poll::Ready(Ok(sent))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(&mut self.stream.inner).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.stream.inner).poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.inner.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -225,7 +225,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimitStream<S> {
         context: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let sent = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, data))?;
+        let sent = ready!(Pin::new(&mut self.stream.inner).poll_write_vectored(context, data))?;
         let mut rest = sent;
         for part in data {
             let length = rest.min(part.len());
@@ -242,6 +242,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::turn::Turn;
 
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -253,11 +254,16 @@ mod tests {
         let mut passed_on = Vec::new();
         for piece in [1, 7, 9, 4096] {
             let connection = ConnectionState::detached();
-            let mut stream = FrameLimitStream::new(sent, connection.clone());
+            let turn = Turn::default();
+            let peer = turn.stream(tokio::io::join(sent, tokio::io::sink()));
+            let mut stream = FrameLimitStream::new(peer, connection.clone());
             let (mut length, mut buffer) = (0, vec![0; piece]);
-            while let Ok(read @ 1..) = stream.read(&mut buffer).await {
-                length += read;
-            }
+            let reading = async {
+                while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+                    length += read;
+                }
+            };
+            turn.serve(reading, None).await;
             assert!(connection.is_greeted());
             let hits = connection.hits(Limit::Settings) + connection.hits(Limit::ControlFrames);
             assert_eq!(hits, u64::from(length < sent.len()));
@@ -297,11 +303,15 @@ mod tests {
         let pings = frame(6, &[0; 8]).repeat(5_000);
         for answers in [0, 1_000] {
             let sent = [&PREFACE[..], &pings].concat();
-            let peer = tokio::io::join(&sent[..], tokio::io::sink());
+            let turn = Turn::default();
+            let peer = turn.stream(tokio::io::join(&sent[..], tokio::io::sink()));
             let mut stream = FrameLimitStream::new(peer, ConnectionState::detached());
-            stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
-            stream.write_all(&frame(DATA, b"data").repeat(answers)).await.unwrap();
-            assert_eq!(stream.read_to_end(&mut Vec::new()).await.is_ok(), answers > 0);
+            let answering = async {
+                stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+                stream.write_all(&frame(DATA, b"data").repeat(answers)).await.unwrap();
+                assert_eq!(stream.read_to_end(&mut Vec::new()).await.is_ok(), answers > 0);
+            };
+            turn.serve(answering, None).await;
         }
     }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{socket::Unread, turns::LENGTH, workers::WorkerRef};
 
@@ -108,13 +108,14 @@ impl Turn {
 
     /// Returns the stream of the connection, which reads as much as it may.
     pub(crate) fn stream<S>(&self, stream: S) -> TurnStream<S> {
-        TurnStream { stream, turn: self.0.clone() }
+        TurnStream { inner: stream, turn: self.0.clone() }
     }
 }
 
 /// A stream that reads a limited number of bytes until tasks are run.
 pub(crate) struct TurnStream<S> {
-    stream: S,
+    /// The stream without the limit, for writing.
+    pub(crate) inner: S,
     turn: Arc<State>,
 }
 
@@ -127,46 +128,16 @@ impl<S: AsyncRead + Unread + Unpin> AsyncRead for TurnStream<S> {
         let may_read = self.turn.may_read.load(Relaxed);
         if may_read == 0 {
             // The turn reads again, or the next one does.
-            self.turn.unread.store(self.stream.unread().max(1), Relaxed);
+            self.turn.unread.store(self.inner.unread().max(1), Relaxed);
             return Poll::Pending;
         }
         // Separate, because `ReadBuf::take` needs unsafe code to advance the outer buffer.
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(may_read.min(buffer.remaining())));
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut part))?;
+        ready!(Pin::new(&mut self.inner).poll_read(context, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
         self.turn.may_read.store(may_read - read, Relaxed);
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for TurnStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, data)
     }
 }
 
