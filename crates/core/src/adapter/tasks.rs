@@ -38,6 +38,12 @@ impl Tasks {
         };
     }
 
+    /// Returns whether no task runs.
+    pub fn is_empty(&mut self) -> bool {
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.as_ref().is_none_or(JoinSet::is_empty)
+    }
+
     /// Aborts all tasks and starts no more.
     pub fn end(&self) {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -80,6 +80,12 @@ impl Metrics {
         Self { scope: Arc::new(Scope { handler, metrics: Mutex::default(), budget }), ..self.clone() }
     }
 
+    /// Returns whether another clone exists, or a metric of the handler is on the page.
+    #[doc(hidden)]
+    pub fn is_shared(&mut self) -> bool {
+        Arc::get_mut(&mut self.scope).is_none()
+    }
+
     /// Removes the metrics of the handler.
     #[doc(hidden)]
     pub fn end(&self) {

@@ -28,7 +28,7 @@ pub struct Handler {
     object: Option<Box<dyn Any + Send + Sync>>,
     close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
     threads: Option<BlockingThreads>,
-    parts: Option<OwnedParts>,
+    parts: Option<Box<OwnedParts>>,
     closing: Closing,
     bytes: usize,
     // Dropped after the closing task is spawned, so that the count of open handlers is never zero in between.
@@ -152,6 +152,13 @@ struct OwnedParts {
     metrics: Metrics,
 }
 
+impl OwnedParts {
+    /// Returns whether the handler uses them or can, because it keeps its context.
+    fn are_used(&mut self) -> bool {
+        Arc::get_mut(&mut self.tasks).is_none_or(|tasks| !tasks.is_empty()) || self.metrics.is_shared()
+    }
+}
+
 impl Drop for OwnedParts {
     fn drop(&mut self) {
         self.tasks.end();
@@ -256,7 +263,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
         Box::pin(async move {
             let estimated = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let info = self.info.clone();
-            let parts = OwnedParts {
+            let mut parts = OwnedParts {
                 tasks: Arc::new(Tasks::new(Some(closing.runtime().clone()))),
                 metrics: info.metrics.of_handler(purpose.handler.clone()),
             };
@@ -293,7 +300,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
                     Err(_) => Box::pin(std::future::ready(())),
                 },
                 threads: self.threads.clone(),
-                parts: Some(parts),
+                parts: parts.are_used().then(|| Box::new(parts)),
                 bytes,
                 _open: closing.opened(),
                 closing,
