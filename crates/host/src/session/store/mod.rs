@@ -59,12 +59,12 @@ enum Owner {
 }
 
 /// Sessions by instance name and order of their newest claim: the newest session of an instance is the last of its range.
-type InstanceIndex = BTreeMap<(Arc<str>, u64), SessionId>;
+type InstanceIndex = BTreeMap<(Arc<str>, u64), Arc<Session>>;
 
 /// The sessions that one owner claims, by the order of its newest claim on each.
 #[derive(Debug, Default)]
 struct Claimed {
-    ids: BTreeMap<u64, SessionId>,
+    sessions: BTreeMap<u64, Arc<Session>>,
     by_instance: InstanceIndex,
 }
 
@@ -74,8 +74,9 @@ const CANDIDATES: usize = 16;
 /// The maximum number of claims that end for one addition.
 const MAX_EVICTIONS: usize = 4_096;
 
-fn add_instances(index: &mut InstanceIndex, session: &Session, order: u64) {
-    index.extend(session.instances.iter().map(|instance| ((instance.name.clone(), order), session.id)));
+fn add_instances(index: &mut InstanceIndex, session: &Arc<Session>, order: u64) {
+    let keys = session.instances.iter().map(|instance| (instance.name.clone(), order));
+    index.extend(keys.map(|key| (key, session.clone())));
 }
 
 fn remove_instances(index: &mut InstanceIndex, session: &Session, order: u64) {
@@ -85,13 +86,13 @@ fn remove_instances(index: &mut InstanceIndex, session: &Session, order: u64) {
 }
 
 impl Claimed {
-    fn add(&mut self, session: &Session, order: u64) {
-        self.ids.insert(order, session.id);
+    fn add(&mut self, session: &Arc<Session>, order: u64) {
+        self.sessions.insert(order, session.clone());
         add_instances(&mut self.by_instance, session, order);
     }
 
     fn remove(&mut self, session: &Session, order: u64) {
-        self.ids.remove(&order);
+        self.sessions.remove(&order);
         remove_instances(&mut self.by_instance, session, order);
     }
 }
@@ -126,7 +127,7 @@ impl Sessions {
     }
 
     /// Adds a session to the share of an owner.
-    fn charge(&mut self, owner: Owner, session: &Session, order: u64, claim_bytes: usize) {
+    fn charge(&mut self, owner: Owner, session: &Arc<Session>, order: u64, claim_bytes: usize) {
         self.owners.entry(owner).or_default().add(session, order);
         self.shares.add(owner, 1);
         self.byte_shares.add(owner, session.bytes() + claim_bytes);
@@ -137,7 +138,7 @@ impl Sessions {
         self.byte_shares.remove(owner, session.bytes() + claim_bytes);
         let Some(claimed) = self.owners.get_mut(&owner) else { return };
         claimed.remove(session, order);
-        if claimed.ids.is_empty() {
+        if claimed.sessions.is_empty() {
             self.owners.remove(&owner);
         }
     }
@@ -197,8 +198,8 @@ impl Sessions {
 
     /// Removes the newest claim of an owner. Returns the session if it ends.
     fn evict(&mut self, owner: Owner) -> Option<Arc<Session>> {
-        let (order, id) = self.owners.get(&owner)?.ids.last_key_value()?;
-        let (order, id) = (*order, *id);
+        let (order, session) = self.owners.get(&owner)?.sessions.last_key_value()?;
+        let (order, id) = (*order, session.id);
         let stored = self.by_id.get_mut(&id)?;
         let Some(index) =
             stored.claims.iter().position(|claims| claims.connection.is_some() && claims.order == order)
@@ -260,8 +261,8 @@ impl Sessions {
     fn end_connection(&mut self, connection: u64) -> Vec<LostClaims> {
         let mut abandoned = Vec::new();
         let owner = Owner::Connection(connection);
-        let ids: Vec<SessionId> =
-            self.owners.get(&owner).into_iter().flat_map(|claimed| claimed.ids.values().copied()).collect();
+        let claimed = self.owners.get(&owner).into_iter().flat_map(|claimed| claimed.sessions.values());
+        let ids: Vec<SessionId> = claimed.map(|session| session.id).collect();
         for id in ids {
             let Some(stored) = self.by_id.get_mut(&id) else { continue };
             let removed: Vec<Claims> =
@@ -292,7 +293,7 @@ impl Sessions {
         let name = instances.first().map(|name| Arc::<str>::from(*name));
         let range = name.map(|name| index.range((name.clone(), 0)..=(name, u64::MAX)));
         let candidates = range.into_iter().flatten().rev().take(CANDIDATES);
-        let stored = candidates.filter_map(|(_, id)| self.by_id.get(id));
+        let stored = candidates.filter_map(|(_, session)| self.by_id.get(&session.id));
         stored.filter(move |stored| stored.session.announced(template, instances))
     }
 
