@@ -11,12 +11,22 @@ pub(super) use super::params::ListEntryType as EntryType;
 /// The entries of a list: those fetched and the overrides, which the original merges.
 #[derive(Debug)]
 pub(super) enum Entries {
-    Strings(HashSet<Box<str>>),
+    Strings(Texts),
     /// Folded by [`fold`].
-    CaseInsensitive(HashSet<Box<str>>),
+    CaseInsensitive(Texts),
     Addresses(Networks),
-    Patterns(PatternSet),
+    Patterns(Box<PatternSet>),
 }
+
+/// A set of texts. A search of a few takes as long as a hash, and less memory than a table.
+#[derive(Debug)]
+pub(super) enum Texts {
+    Few(Box<[Box<str>]>),
+    Many(HashSet<Box<str>>),
+}
+
+/// The maximum number of texts without a table.
+const FEW: usize = 8;
 
 /// Memory of a string in a set beyond its length, in bytes.
 const STRING_BYTES: usize = 64;
@@ -47,16 +57,17 @@ impl Entries {
         let lines = body.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
         let strings = lines.chain(overrides.iter().map(String::as_str)).filter(|entry| !entry.is_empty());
         match entry_type {
-            EntryType::Strings => Ok(Self::Strings(strings.map(Box::from).collect())),
+            EntryType::Strings => Ok(Self::Strings(strings.map(Box::<str>::from).collect())),
             EntryType::CaseInsensitiveStrings => {
-                Ok(Self::CaseInsensitive(strings.map(|entry| fold(entry).into()).collect()))
+                Ok(Self::CaseInsensitive(strings.map(|entry| fold(entry).into_boxed_str()).collect()))
             }
             EntryType::IpAddresses => {
                 Networks::parse(std::str::from_utf8(body)?, overrides).map(Self::Addresses)
             }
             EntryType::Regex => {
                 let entries = std::str::from_utf8(body)?.split('\n').filter(|line| !line.is_empty());
-                PatternSet::compile(entries.chain(overrides.iter().map(String::as_str))).map(Self::Patterns)
+                let patterns = entries.chain(overrides.iter().map(String::as_str));
+                PatternSet::compile(patterns).map(|patterns| Self::Patterns(patterns.into()))
             }
         }
     }
@@ -82,11 +93,31 @@ impl Entries {
 
     pub(super) fn contains(&self, subject: &Subject<'_>) -> Result<bool, ValueError> {
         Ok(match self {
-            Self::Strings(strings) => strings.contains(&*subject.text()),
-            Self::CaseInsensitive(strings) => strings.contains(fold(&subject.text()).as_str()),
+            Self::Strings(texts) => texts.contain(&subject.text()),
+            Self::CaseInsensitive(texts) => texts.contain(&fold(&subject.text())),
             Self::Addresses(networks) => networks.contain(subject.address()?),
             Self::Patterns(patterns) => patterns.is_match(&subject.text()),
         })
+    }
+}
+
+impl Texts {
+    fn contain(&self, text: &str) -> bool {
+        match self {
+            Self::Few(texts) => texts.iter().any(|known| **known == *text),
+            Self::Many(texts) => texts.contains(text),
+        }
+    }
+}
+
+impl FromIterator<Box<str>> for Texts {
+    fn from_iter<I: IntoIterator<Item = Box<str>>>(texts: I) -> Self {
+        let mut texts = texts.into_iter();
+        let few: Vec<Box<str>> = texts.by_ref().take(FEW).collect();
+        match texts.next() {
+            None => Self::Few(few.into()),
+            Some(next) => Self::Many(few.into_iter().chain([next]).chain(texts).collect()),
+        }
     }
 }
 
@@ -179,6 +210,18 @@ mod tests {
         ] {
             let found = contains(EntryType::CaseInsensitiveStrings, entry.as_bytes(), &[], value);
             assert_eq!(found, listed, "{entry} {value}");
+        }
+    }
+
+    #[test]
+    fn lists_of_every_length_have_all_their_entries() {
+        for length in 0..3 * FEW {
+            let entries: Vec<String> = (0..length).map(|n| n.to_string()).collect();
+            let list = Entries::parse(EntryType::Strings, b"", &entries).unwrap();
+            for n in 0..=length {
+                let found = list.contains(&Subject::Text(n.to_string().into())).unwrap();
+                assert_eq!(found, n < length, "{n} of {length}");
+            }
         }
     }
 

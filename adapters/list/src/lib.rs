@@ -19,7 +19,7 @@ mod settings;
 mod shared;
 mod warnings;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use mixer_adapter_core::{Adapter, AdapterError, Call, Check, Code, Context, Handle};
 use mixer_adapter_templates::{ListEntry, listentry};
@@ -50,7 +50,7 @@ pub struct List {
 #[derive(Debug)]
 enum Source {
     /// The list is in the configuration.
-    Fixed(Arc<Entries>),
+    Fixed(Entries),
     Remote(RemoteList),
 }
 
@@ -64,7 +64,7 @@ impl Adapter for List {
 
     async fn open(settings: ListSettings, context: Context) -> Result<Self, AdapterError> {
         let source = match settings.provider {
-            None => Source::Fixed(Arc::new(Entries::parse(settings.entry_type, b"", &settings.overrides)?)),
+            None => Source::Fixed(Entries::parse(settings.entry_type, b"", &settings.overrides)?),
             Some(provider) => Source::Remote(
                 RemoteList::start(provider, &context, settings.entry_type, settings.overrides).await,
             ),
@@ -87,11 +87,14 @@ impl Adapter for List {
 
 impl Handle<ListEntry> for List {
     async fn handle(&self, call: Call<listentry::InstanceMsg>) -> Result<Check, AdapterError> {
-        let entries = match &self.source {
-            Source::Fixed(entries) => entries.clone(),
-            Source::Remote(list) => list.entries(Instant::now())?,
+        let value = call.into_inner().value.unwrap_or_default();
+        let check = match &self.source {
+            Source::Fixed(entries) => self.check(entries, value),
+            Source::Remote(list) => {
+                let entries = list.entries(Instant::now())?;
+                self.check(&entries, value)
+            }
         };
-        let check = self.check(&entries, call.into_inner().value.unwrap_or_default());
         Ok(check.valid_for(self.caching_interval).uses(self.caching_use_count))
     }
 }

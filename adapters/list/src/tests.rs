@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use mixer_adapter::testing::{FakeMixer, Params as FakeParams};
