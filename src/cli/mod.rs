@@ -86,6 +86,7 @@ pub use program::Program;
 use crate::{log_output, printable::printable};
 use mixer_adapter_core::framework::suggest::suggest;
 use mixer_adapter_host::handler::{AdapterInfo, Adapters, AdaptersBuilder, quoted_list};
+use mixer_adapter_net::disable_huge_pages;
 
 /// Defines `main` of a program that serves the given adapters.
 ///
@@ -254,6 +255,8 @@ fn random_id() -> u64 {
 
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.
 pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Program) -> ExitCode {
+    // Before the first large allocations: a huge page is not split again.
+    disable_huge_pages();
     let add: AddAdapters<'_> = Box::new(add);
     program.enter();
     let sample = program.sample;

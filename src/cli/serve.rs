@@ -40,7 +40,7 @@ use mixer_adapter_host::{
     handler::{AdapterInfo, Closing, TableLimits},
     session::{SessionKey, SessionLookup, SessionOptions},
 };
-use mixer_adapter_net::{ListenAddress, disable_huge_pages, grpc::StreamMemory, raise_open_files, read_file};
+use mixer_adapter_net::{ListenAddress, grpc::StreamMemory, raise_open_files, read_file};
 use mixer_adapter_streams::{
     ScopedUrl,
     proto::envoy::{
@@ -206,7 +206,6 @@ impl Serve {
         let lost_spans = Events::default();
         let traces = self.otlp.start(&background, &self.logging, lost_spans.clone())?;
         self.raise_open_files();
-        disable_huge_pages();
         let adapters = super::adapters(&background, add)?;
         let host = Host::new(adapters, self.table_limits(), Closing::on(background.handle().clone()));
         let access = self.access.policy(host.adapters(), self.memory().fetched)?;

@@ -1,6 +1,6 @@
 //! Transparent huge pages.
 
-/// Makes the process use pages of 4 kB only. mimalloc asks for pages of 2 MB, which an idle server hardly fills.
+/// Makes the process use pages of 4 kB only. An idle server hardly fills pages of 2 MB, which systems may give to every process.
 ///
 /// Has no effect on systems other than Linux.
 pub fn disable_huge_pages() {
