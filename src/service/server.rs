@@ -55,9 +55,6 @@ pub enum ServerError {
     /// A thread or a socket for the admin port that the system does not provide.
     #[error("cannot serve the admin port")]
     Admin(#[source] io::Error),
-    /// Descriptors that reflection cannot serve.
-    #[error("the descriptors cannot be served by reflection: {0}")]
-    Reflection(#[from] tonic_reflection::server::Error),
 }
 
 /// A server that does not listen yet.
@@ -230,7 +227,7 @@ impl Bound {
     /// sessions and handlers close. All of it takes at most [`ServerOptions::grace`].
     ///
     /// # Errors
-    /// Descriptors of an adapter that reflection cannot serve.
+    /// A thread or a socket for the admin port that the system does not provide.
     pub async fn run(self, workers: &Workers, stop: CancellationToken) -> Result<(), ServerError> {
         self.run_with_layer(workers, Identity::new(), stop).await
     }
@@ -301,7 +298,7 @@ impl Bound {
         for service in &services {
             health_reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
-        let routes = reflection(health, &descriptors(&server.host, &additional.descriptors))?;
+        let routes = reflection(health, descriptors(&server.host, &additional.descriptors));
         let AdditionalServices { rpcs, collectors, failure_counters, stops, finish, .. } = additional;
         let routes = additional.routes.into_iter().fold(routes, |routes, add| add(routes));
         let service = server.grpc_service(rpcs, routes, &listener);

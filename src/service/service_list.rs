@@ -1,7 +1,13 @@
 //! The services of a server: their names for health, their groups for policies, and reflection.
 
+use std::sync::{Arc, LazyLock};
+
+use axum::{extract::Request, routing::any};
+use http::Uri;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_reflection::{pb::v1alpha, server::Builder};
+use tower_service::Service as _;
 
 use super::{backend, explain};
 use mixer_adapter_host::Host;
@@ -50,20 +56,35 @@ pub(super) fn descriptors(host: &Host, additional: &[&'static [u8]]) -> Vec<&'st
         .collect()
 }
 
-/// Returns reflection for encoded `FileDescriptorSet`s, and health.
-pub(crate) fn reflection(
-    health: HealthServer<impl Health>,
-    sets: &[&[u8]],
-) -> Result<Routes, tonic_reflection::server::Error> {
-    let builder = || {
-        let builder = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        sets.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
-    };
-    Ok(Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST))
-        .add_service(builder().build_v1()?.max_decoding_message_size(MAX_NAME_REQUEST))
-        // For older clients.
-        .add_service(builder().build_v1alpha()?.max_decoding_message_size(MAX_NAME_REQUEST)))
+/// The method of reflection.
+const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+/// The method that older clients call, with the same messages.
+const FORMER_REFLECTION: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+/// Returns reflection for encoded `FileDescriptorSet`s, which the first request decodes, and health.
+pub(crate) fn reflection(health: HealthServer<impl Health>, sets: Vec<&'static [u8]>) -> Routes {
+    let reflection = Arc::new(LazyLock::new(move || decoded(&sets)));
+    let method = any(move |mut request: Request| {
+        *request.uri_mut() = Uri::from_static(REFLECTION);
+        Routes::clone(&reflection).call(request)
+    });
+    let health = Routes::new(health.max_decoding_message_size(MAX_NAME_REQUEST)).into_axum_router();
+    health.route(REFLECTION, method.clone()).route(FORMER_REFLECTION, method).into()
+}
+
+/// Returns reflection, or no service if a descriptor is invalid.
+fn decoded(sets: &[&[u8]]) -> Routes {
+    let builder = Builder::configure()
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(v1alpha::FILE_DESCRIPTOR_SET);
+    let builder = sets.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set));
+    match builder.build_v1() {
+        Ok(server) => Routes::new(server.max_decoding_message_size(MAX_NAME_REQUEST)),
+        Err(error) => {
+            tracing::error!(%error, "reflection is not served: a descriptor is invalid");
+            Routes::default()
+        }
+    }
 }
 
 /// The longest request to health and reflection, in bytes: tonic reserves the announced length. They hold a name.

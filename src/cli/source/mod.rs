@@ -220,7 +220,7 @@ impl Source {
             tasks.spawn(async move { mcp::source::dial(source, sink, options, stop).await });
         }
         let limits = ListenOptions::default().max_message_size(self.max_message_size).memory(memory);
-        tasks.spawn(listen_with(listener, self.services(&source, health)?, limits, cut.clone()));
+        tasks.spawn(listen_with(listener, self.services(&source, health), limits, cut.clone()));
         tasks.close();
 
         signals.stop.cancelled().await;
@@ -248,15 +248,15 @@ impl Source {
     }
 
     /// The gRPC services for sinks, with the health check and reflection.
-    fn services(&self, source: &ConfigServer, health: HealthServer<impl Health>) -> anyhow::Result<Routes> {
+    fn services(&self, source: &ConfigServer, health: HealthServer<impl Health>) -> Routes {
         let options = mcp::source::default_options()
             .max_streams(self.max_sinks)
             .new_streams(per_second(self.max_new_sinks))
             .max_message_size(self.max_message_size);
         let descriptors =
-            [mixer_adapter_config::proto::DESCRIPTORS, mixer_adapter_streams::proto::DESCRIPTORS];
-        let own = reflection(health, &descriptors)?;
-        Ok(xds::source::mount(mcp::source::mount(own, source, &options), source, &options))
+            vec![mixer_adapter_config::proto::DESCRIPTORS, mixer_adapter_streams::proto::DESCRIPTORS];
+        let own = reflection(health, descriptors);
+        xds::source::mount(mcp::source::mount(own, source, &options), source, &options)
     }
 
     /// The source and its addresses.

@@ -100,7 +100,11 @@ async fn reflection_lists_the_services_for_older_clients_too() {
         panic!("no list");
     };
     let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    for served in ["listentry.HandleListEntryService", "grpc.health.v1.Health"] {
+    for served in [
+        "listentry.HandleListEntryService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    ] {
         assert!(names.iter().any(|name| name == served), "{names:?}");
     }
 }
