@@ -64,9 +64,14 @@ impl Types {
     /// Returns the message of that full name.
     pub(super) fn find(&self, name: &str) -> Option<MessageDescriptor> {
         let known = Self::own(name);
-        let known = known.or_else(|| self.extended.as_ref().unwrap_or(&ENVOY).get_message_by_name(name));
+        let known = known.or_else(|| match &self.extended {
+            Some(pool) => pool.get_message_by_name(name),
+            // Envoy has none of these, and its descriptors take memory.
+            None if name.starts_with("istio.") => None,
+            None => Self::v3(name),
+        });
         let known = known.or_else(|| ISTIO.get_message_by_name(name));
-        known.or_else(|| Self::v2(name).filter(|_| envoy::is_v2(name)))
+        known.or_else(|| Some(name).filter(|name| envoy::is_v2(name)).and_then(Self::v2))
     }
 
     /// Returns whether a message belongs to the built-in descriptors of Istio 1.1 to 1.7, not to added descriptors.
