@@ -10,10 +10,7 @@ use mixer_adapter_net::tls::{Client, ClientOptions, SystemClient};
 use mixer_adapter_telemetry::otlp::Protocol;
 use tokio::runtime::Runtime;
 
-use super::{
-    log_args::LogArgs,
-    value_parsers::{self, Endpoint},
-};
+use super::{log_args::LogArgs, value_parsers};
 use crate::otlp::{self, Traces};
 
 /// Where traces are sent.
@@ -25,7 +22,7 @@ pub(super) struct OtlpArgs {
     /// By OTLP: http://HOST:PORT, or https:// for TLS. A call that is part of a trace (header traceparent) becomes a part of it if its caller records it. OTEL_SERVICE_NAME,
     /// OTEL_RESOURCE_ATTRIBUTES, OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_... have their standard meaning
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = value_parsers::endpoint)]
-    otlp_endpoint: Option<Endpoint>,
+    otlp_endpoint: Option<String>,
 
     /// Protocol of the collector: grpc, or http/protobuf at /v1/traces below the URL
     #[arg(long, hide_short_help = true, value_name = "PROTOCOL", env = "OTEL_EXPORTER_OTLP_PROTOCOL", default_value = "grpc", value_parser = protocol())]
@@ -44,7 +41,7 @@ impl OtlpArgs {
         logging: &LogArgs,
         lost: Events,
     ) -> anyhow::Result<Option<Traces>> {
-        let Some(Endpoint(url)) = &self.otlp_endpoint else {
+        let Some(url) = &self.otlp_endpoint else {
             logging.start(None)?;
             return Ok(None);
         };

@@ -29,18 +29,14 @@ pub(super) fn duration(text: &str) -> anyhow::Result<Duration> {
     nanos.map(Duration::from_nanos).context("write it like 300ms, 5s, 1m30s or 24h")
 }
 
-/// The URL of a collector.
-#[derive(Clone, Debug)]
-pub(super) struct Endpoint(pub(super) String);
-
-pub(super) fn endpoint(text: &str) -> anyhow::Result<Endpoint> {
+pub(super) fn endpoint(text: &str) -> anyhow::Result<String> {
     let url = text.parse::<http::Uri>().ok().filter(|url| url.host().is_some());
     let is_http = url.is_some_and(|url| matches!(url.scheme_str(), Some("http" | "https")));
     anyhow::ensure!(
         is_http,
         "write http://HOST:PORT of a collector, such as http://127.0.0.1:4317, or https:// for TLS"
     );
-    Ok(Endpoint(text.to_owned()))
+    Ok(text.to_owned())
 }
 
 /// Parses `NAME=VALUE`.

@@ -1,14 +1,14 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use mixer_adapter_engine::attribute::{AttributeValue, ParsedAttributes};
 
-/// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them, and maps and iterators of
-/// names and values convert into them.
+/// The attributes of a request, by name. The macro [`attributes!`](crate::attributes) makes them, and they are collected from
+/// maps and iterators of names and values.
 ///
 /// ```
 /// use mixer_adapter::testing::Attributes;
 /// use std::collections::HashMap;
-/// let from_a_map = Attributes::from(HashMap::from([("request.path", "/x")]));
+/// let from_a_map: Attributes = HashMap::from([("request.path", "/x")]).into_iter().collect();
 /// assert_eq!(from_a_map, mixer_adapter::attributes! { "request.path" => "/x" });
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,18 +53,6 @@ impl Attributes {
 impl<K: Into<String>, V: Into<AttributeValue>> FromIterator<(K, V)> for Attributes {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(attributes: I) -> Self {
         Self(attributes.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
-    }
-}
-
-impl<K: Into<String>, V: Into<AttributeValue>> From<BTreeMap<K, V>> for Attributes {
-    fn from(attributes: BTreeMap<K, V>) -> Self {
-        attributes.into_iter().collect()
-    }
-}
-
-impl<K: Into<String>, V: Into<AttributeValue>> From<HashMap<K, V>> for Attributes {
-    fn from(attributes: HashMap<K, V>) -> Self {
-        attributes.into_iter().collect()
     }
 }
 
