@@ -4,7 +4,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, builder::RangedU64ValueParser};
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -56,25 +56,14 @@ pub(super) struct MixerArgs {
     /// Words of the global dictionary to use
     ///
     /// Mixers before 1.3 reject more than 221, those before 1.1 more than 202
-    #[arg(long, value_name = "N", default_value_t = WORDS.len())]
-    dictionary_words: usize,
+    #[arg(long, value_name = "N", default_value_t = WORDS.len(), value_parser = dictionary_words())]
+    pub(super) dictionary_words: usize,
 
     #[command(flatten)]
     output: OutputArgs,
 }
 
 impl MixerArgs {
-    /// The number of dictionary words to compress attributes with.
-    pub(super) fn known_words(&self) -> Result<usize, UsageError> {
-        match self.dictionary_words {
-            known if known <= WORDS.len() => Ok(known),
-            more => Err(usage!(
-                "--dictionary-words: {more} is more than the {} words of the latest dictionary",
-                WORDS.len()
-            )),
-        }
-    }
-
     /// Reads one request with all attributes.
     pub(super) fn request(&self, attributes: &AttributeArgs) -> Result<ParsedAttributes, UsageError> {
         let types = standard_vocabulary();
@@ -206,6 +195,10 @@ impl MixerArgs {
             _ => failure,
         }
     }
+}
+
+fn dictionary_words() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(..=WORDS.len() as u64)
 }
 
 const CHECK: &str = "/istio.mixer.v1.Mixer/Check";

@@ -23,7 +23,7 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let attributes = self.mixer.request(&self.attributes)?;
-        let request = check_request(&attributes, self.mixer.known_words()?);
+        let request = check_request(&attributes, self.mixer.dictionary_words);
         let asked = self.mixer.check(&request)?;
         let is_denied = asked.answer.as_ref().is_ok_and(|answer| answer.json["status"]["code"] != "OK");
         let code = self.mixer.print(asked)?;
@@ -44,7 +44,7 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let requests = self.mixer.requests(&self.attributes)?;
-        let request = report_request(&requests, self.mixer.known_words()?);
+        let request = report_request(&requests, self.mixer.dictionary_words);
         self.mixer.print(self.mixer.report(&request)?)
     }
 }
@@ -98,7 +98,7 @@ impl AmountArgs {
 impl Quota {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let attributes = self.mixer.request(&self.attributes)?;
-        let mut request = check_request(&attributes, self.mixer.known_words()?);
+        let mut request = check_request(&attributes, self.mixer.dictionary_words);
         self.amount.add_to(&self.name, &mut request);
         self.mixer.print(self.mixer.quota(&request)?)
     }
