@@ -1,6 +1,6 @@
 //! `--limit`: limits that few servers change.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -26,63 +26,23 @@ enum Field {
     Time(fn(&mut Limits) -> &mut Duration),
 }
 
-/// The names of the limits, as in metrics, with their meaning.
-const LIMITS: [(&str, &str, Field); 15] = [
-    ("max-message-size", "bytes of a request message", Field::Number(|of| &mut of.server.max_message_size)),
-    (
-        "max-requests-per-report",
-        "requests in a report",
-        Field::Number(|of| &mut of.requests.requests_per_report),
-    ),
-    (
-        "max-attributes-per-request",
-        "attributes of one request",
-        Field::Number(|of| &mut of.requests.attributes_per_request),
-    ),
-    ("max-words", "words in the dictionaries of a call", Field::Number(|of| &mut of.requests.words)),
-    ("max-quotas-per-check", "quotas in a check", Field::Number(|of| &mut of.requests.quotas_per_check)),
-    ("max-instances", "instances in a call", Field::Number(|of| &mut of.requests.instances)),
-    (
-        "max-expanded-size",
-        "bytes of the decompressed attributes of a call, and of its instances",
-        Field::Number(|of| &mut of.requests.expanded_size),
-    ),
-    (
-        "max-config-size",
-        "bytes of the configuration in a call or a session",
-        Field::Number(|of| &mut of.handlers.max_config_size),
-    ),
-    (
-        "handler-cache",
-        "cached handlers of calls that carry their configuration",
-        Field::Number(|of| &mut of.handlers.cached_handlers),
-    ),
-    ("max-sessions", "sessions", Field::Number(|of| &mut of.sessions.sessions)),
-    (
-        "max-waiting-calls",
-        "calls whose requests have not arrived yet, and open streams",
-        Field::Number(|of| &mut of.server.max_waiting_calls),
-    ),
-    (
-        "max-calls-per-connection",
-        "concurrent calls on one connection",
-        Field::Number(|of| &mut of.server.max_calls_per_connection),
-    ),
-    (
-        "handshake-timeout",
-        "time for TLS and the HTTP/2 preface of a new connection",
-        Field::Time(|of| &mut of.server.handshake_timeout),
-    ),
-    (
-        "body-timeout",
-        "time for the request of a unary call to arrive",
-        Field::Time(|of| &mut of.server.body_timeout),
-    ),
-    (
-        "write-timeout",
-        "time for a client to read an answer, before its connection is cut off",
-        Field::Time(|of| &mut of.server.write_timeout),
-    ),
+/// The names of the limits, as in metrics. Their meanings are in the help.
+const LIMITS: [(&str, Field); 15] = [
+    ("max-message-size", Field::Number(|of| &mut of.server.max_message_size)),
+    ("max-requests-per-report", Field::Number(|of| &mut of.requests.requests_per_report)),
+    ("max-attributes-per-request", Field::Number(|of| &mut of.requests.attributes_per_request)),
+    ("max-words", Field::Number(|of| &mut of.requests.words)),
+    ("max-quotas-per-check", Field::Number(|of| &mut of.requests.quotas_per_check)),
+    ("max-instances", Field::Number(|of| &mut of.requests.instances)),
+    ("max-expanded-size", Field::Number(|of| &mut of.requests.expanded_size)),
+    ("max-config-size", Field::Number(|of| &mut of.handlers.max_config_size)),
+    ("handler-cache", Field::Number(|of| &mut of.handlers.cached_handlers)),
+    ("max-sessions", Field::Number(|of| &mut of.sessions.sessions)),
+    ("max-waiting-calls", Field::Number(|of| &mut of.server.max_waiting_calls)),
+    ("max-calls-per-connection", Field::Number(|of| &mut of.server.max_calls_per_connection)),
+    ("handshake-timeout", Field::Time(|of| &mut of.server.handshake_timeout)),
+    ("body-timeout", Field::Time(|of| &mut of.server.body_timeout)),
+    ("write-timeout", Field::Time(|of| &mut of.server.write_timeout)),
 ];
 
 /// Limits by name.
@@ -107,7 +67,7 @@ impl LimitArgs {
     pub(super) fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         for Setting { limit, value } in &self.settings {
-            match LIMITS[*limit].2 {
+            match LIMITS[*limit].1 {
                 Field::Number(field) => *field(&mut limits) = usize::try_from(*value).unwrap_or(usize::MAX),
                 Field::Time(field) => *field(&mut limits) = Duration::from_nanos(*value),
             }
@@ -123,7 +83,7 @@ fn setting(text: &str) -> anyhow::Result<Setting> {
         let known = LIMITS.map(|(known, ..)| known);
         anyhow!("unknown limit {name}; {}", suggestion(name, &known))
     })?;
-    let value = match LIMITS[limit].2 {
+    let value = match LIMITS[limit].1 {
         Field::Number(_) => value_parsers::bytes(value)? as u64,
         Field::Time(_) => u64::try_from(value_parsers::timeout(value)?.as_nanos()).unwrap_or(u64::MAX),
     };
@@ -132,16 +92,13 @@ fn setting(text: &str) -> anyhow::Result<Setting> {
 
 /// The text of `--help` with the names and defaults of all limits.
 fn help() -> String {
-    let mut text =
-        "Change another limit. Can be repeated, or separated by commas. Sizes may end in Ki, Mi or Gi\n"
-            .to_owned();
     let mut limits = Limits::default();
-    for (name, meaning, field) in LIMITS {
-        let default = match field {
-            Field::Number(field) => field(&mut limits).to_string(),
-            Field::Time(field) => format!("{:?}", field(&mut limits)),
-        };
-        let _ = write!(text, "\n{name}: {meaning} [default: {default}]");
-    }
-    text
+    let lines = include_str!("texts/limits.txt").lines().map(|line| {
+        match LIMITS.iter().find(|(name, _)| line.split(':').next() == Some(*name)) {
+            Some((_, Field::Number(field))) => format!("{line} [default: {}]\n", field(&mut limits)),
+            Some((_, Field::Time(field))) => format!("{line} [default: {:?}]\n", field(&mut limits)),
+            None => format!("{line}\n"),
+        }
+    });
+    lines.collect::<String>().trim_end().to_owned()
 }
