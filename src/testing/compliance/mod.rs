@@ -2,7 +2,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | which rules are there, and how is each repaired | `rules.rs` |
+//! | which rules are there, and how is each repaired | `rules.txt` |
 //! | how are they run within a budget | `run.rs` |
 //! | which rules apply to any adapter, in this process or behind a server | `common.rs`, `survey.rs` |
 //! | which rules need the adapter in this process | `process_rules.rs`, `usage.rs` |
