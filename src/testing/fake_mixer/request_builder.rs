@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, pin::Pin, time::Duration};
+use std::{marker::PhantomData, pin::Pin, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Status;
@@ -17,6 +17,7 @@ use mixer_adapter_engine::{
 use mixer_adapter_host::handler::Caller;
 
 /// A Check or a quota request; awaiting it sends it.
+#[derive(Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct RequestBuilder<'m, R> {
     mixer: &'m FakeMixer,
@@ -26,12 +27,6 @@ pub struct RequestBuilder<'m, R> {
 }
 
 type Sent<'m, R> = Pin<Box<dyn Future<Output = Answer<R>> + Send + 'm>>;
-
-impl<R> fmt::Debug for RequestBuilder<'_, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestBuilder").field("request", &self.request).finish_non_exhaustive()
-    }
-}
 
 impl<'m, R> RequestBuilder<'m, R> {
     pub(super) fn new(mixer: &'m FakeMixer, attributes: Attributes, dedup_id: String) -> Self {

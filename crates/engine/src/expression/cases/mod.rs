@@ -13,13 +13,14 @@ mod record;
 use std::fmt::{self, Display};
 
 use record::{Case, Outcome, RecordError};
+use serde::Serialize;
 
 use super::{CompileError, EvalError, Expression, Language};
 use crate::attribute::{AttributeValue, Reads, Reference, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
 /// The results of a file of cases. [`Display`] lists the differences and ends with `N passed, M failed`.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// Number of cases with the recorded or a safe outcome.
@@ -33,7 +34,7 @@ pub struct Report {
 }
 
 /// A case whose outcome differs from the recorded one.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
     /// The id of the case.
