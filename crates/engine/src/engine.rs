@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use super::{Counts, RequestLimits, Shadow, Snapshot, decision_log::DecisionLog};
 
 /// The engine: the current snapshot and the counters of request outcomes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Mixer {
     current: RwLock<Option<Arc<Snapshot>>>,
     counts: Counts,
@@ -22,15 +22,7 @@ pub struct Mixer {
 impl Mixer {
     /// Creates an engine without a configuration.
     pub fn new() -> Self {
-        Self {
-            current: RwLock::new(None),
-            counts: Counts::default(),
-            limits: RequestLimits::default(),
-            decision_log: Arc::default(),
-            shadow: Shadow::default(),
-            shadow_configuration: None,
-            closed: AtomicBool::new(false),
-        }
+        Self::default()
     }
 
     /// Sets the limits on single calls.
@@ -106,11 +98,5 @@ impl Mixer {
             // Requests in progress may hold it for a while.
             previous.clear_caches();
         }
-    }
-}
-
-impl Default for Mixer {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -218,25 +218,20 @@ pub(crate) fn global_slots(vocabulary: &Vocabulary) -> Box<[Option<u32>]> {
 
 /// The slots of the attributes that determine the namespace of a request (docs/behaviour/dispatch.md#which-rules-apply).
 #[derive(Debug)]
-pub(crate) struct NamespaceSlots {
-    reporter_kind: Option<u32>,
-    destination_namespace: Option<u32>,
-    source_namespace: Option<u32>,
-}
+pub(crate) struct NamespaceSlots([Option<u32>; 3]);
 
 impl NamespaceSlots {
     pub(crate) fn of(vocabulary: &Vocabulary) -> Self {
-        let [reporter_kind, destination_namespace, source_namespace] =
-            ["context.reporter.kind", "destination.namespace", "source.namespace"]
-                .map(|name| vocabulary.find(name).map(|declared| declared.slot));
-        Self { reporter_kind, destination_namespace, source_namespace }
+        let names = ["context.reporter.kind", "destination.namespace", "source.namespace"];
+        Self(names.map(|name| vocabulary.find(name).map(|declared| declared.slot)))
     }
 
     /// Returns the namespace of a request. The attributes read for it are always referenced.
     pub(crate) fn namespace<'b>(&self, bag: &'b Bag, reads: &mut Reads) -> &'b str {
-        let slot = match read_text(bag, self.reporter_kind, reads).unwrap_or("inbound") {
-            "inbound" => self.destination_namespace,
-            "outbound" => self.source_namespace,
+        let [reporter_kind, destination_namespace, source_namespace] = self.0;
+        let slot = match read_text(bag, reporter_kind, reads).unwrap_or("inbound") {
+            "inbound" => destination_namespace,
+            "outbound" => source_namespace,
             _ => None,
         };
         read_text(bag, slot, reads).unwrap_or_default()

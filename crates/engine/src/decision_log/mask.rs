@@ -35,53 +35,43 @@ pub const DEFAULT_MASKS: [&str; 19] = [
     "?token",
 ];
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Mask {
-    Attribute(String),
-    /// A key of an attribute that is a map.
-    Key(String, String),
-    /// A parameter of the queries in all texts.
-    Parameter(String),
-}
-
 /// The values to replace.
-#[derive(Debug)]
-pub(super) struct Masks(Vec<Mask>);
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    attributes: Vec<String>,
+    /// Keys of attributes that are maps.
+    keys: Vec<(String, String)>,
+    /// Parameters of the queries in all texts.
+    parameters: Vec<String>,
+}
 
 impl Masks {
     /// Parses `ATTRIBUTE`, `ATTRIBUTE[KEY]` and `?PARAMETER`.
     pub(super) fn new<'m>(masks: impl IntoIterator<Item = &'m str>) -> Self {
-        let masks = masks.into_iter().map(|text| match text.strip_prefix('?') {
-            Some(parameter) => Mask::Parameter(parameter.to_owned()),
-            None => match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
-                Some((attribute, key)) => Mask::Key(attribute.to_owned(), key.to_owned()),
-                None => Mask::Attribute(text.to_owned()),
-            },
-        });
-        Self(masks.collect())
+        let mut parsed = Self::default();
+        for mask in masks {
+            let key = mask.strip_suffix(']').and_then(|mask| mask.split_once('['));
+            match (mask.strip_prefix('?'), key) {
+                (Some(parameter), _) => parsed.parameters.push(parameter.to_owned()),
+                (None, Some((map, key))) => parsed.keys.push((map.to_owned(), key.to_owned())),
+                (None, None) => parsed.attributes.push(mask.to_owned()),
+            }
+        }
+        parsed
     }
 
-    fn covers_attribute(&self, attribute: &str) -> bool {
-        self.0.iter().any(|mask| matches!(mask, Mask::Attribute(masked) if masked == attribute))
-    }
-
-    fn covers_key(&self, attribute: &str, key: &str) -> bool {
-        self.0.iter().any(|mask| match mask {
-            Mask::Key(of, masked) => of == attribute && masked.eq_ignore_ascii_case(key),
-            Mask::Attribute(_) | Mask::Parameter(_) => false,
-        })
+    fn covers_key(&self, map: &str, key: &str) -> bool {
+        self.keys.iter().any(|(of, masked)| of == map && masked.eq_ignore_ascii_case(key))
     }
 
     fn covers_parameter(&self, name: &str) -> bool {
         let name = percent_decode_str(name).decode_utf8_lossy();
-        self.0
-            .iter()
-            .any(|mask| matches!(mask, Mask::Parameter(masked) if masked.eq_ignore_ascii_case(&name)))
+        self.parameters.iter().any(|masked| masked.eq_ignore_ascii_case(&name))
     }
 
     /// Returns an attribute's value for the log.
     pub(super) fn value(&self, name: &str, value: &AttributeValue) -> Json {
-        if self.covers_attribute(name) {
+        if self.attributes.iter().any(|masked| masked == name) {
             return MASK.into();
         }
         match value {

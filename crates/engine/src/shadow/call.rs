@@ -5,11 +5,12 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use mixer_adapter_host::handler::Caller;
 use tokio::{
     runtime::Handle,
+    sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
 };
 
 use super::{
-    Reserved, ShadowDifference, ShadowKind, State,
+    ShadowDifference, ShadowKind, State,
     verdict::{Outcome, Verdict},
 };
 use crate::{
@@ -106,7 +107,9 @@ impl<'m> ShadowCall<'m> {
         let names: usize = names.map(|quota| quota.name.len() + quota.dedup_id.len()).sum();
         let size = attributes.size() + names + OVERHEAD * (1 + answers.len());
         let runtime = shadow.runtime.clone().or_else(|| Handle::try_current().ok());
-        let (Some(runtime), Some(reserved)) = (runtime, Reserved::new(state, size)) else {
+        let permits = u32::try_from(size).ok();
+        let reserved = permits.and_then(|permits| state.bytes.clone().try_acquire_many_owned(permits).ok());
+        let (Some(runtime), Some(reserved)) = (runtime, reserved) else {
             snapshots.iter().for_each(|snapshot| state.count_dropped(snapshot));
             return;
         };
@@ -151,7 +154,7 @@ struct Call {
     deadline: Instant,
     limits: RequestLimits,
     caller: Caller,
-    _reserved: Reserved,
+    _reserved: OwnedSemaphorePermit,
 }
 
 impl Call {

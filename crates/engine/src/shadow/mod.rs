@@ -7,13 +7,7 @@ pub(crate) mod kind;
 mod quotas;
 mod verdict;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_core::framework::settings;
 use tokio::{runtime::Handle, sync::Semaphore};
@@ -57,9 +51,8 @@ pub struct Shadow {
 #[derive(Debug)]
 struct State {
     evaluations: Semaphore,
-    /// The bytes of requests that are evaluated or wait for it.
-    bytes: AtomicUsize,
-    max_bytes: usize,
+    /// A permit for each byte of requests that are evaluated or wait for it.
+    bytes: Arc<Semaphore>,
     /// By [`ShadowKind`].
     counts: [ShadowCounts; ShadowKind::ALL.len()],
 }
@@ -67,9 +60,10 @@ struct State {
 impl Shadow {
     /// Creates the shadow of an engine.
     pub fn new(options: ShadowOptions) -> Self {
-        let ShadowOptions { sample, evaluations, bytes: max_bytes, timeout, runtime } = options;
-        let evaluations = Semaphore::new(evaluations.min(Semaphore::MAX_PERMITS));
-        let state = State { evaluations, bytes: AtomicUsize::new(0), max_bytes, counts: Default::default() };
+        let ShadowOptions { sample, evaluations, bytes, timeout, runtime } = options;
+        let [evaluations, bytes] =
+            [evaluations, bytes].map(|permits| Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
+        let state = State { evaluations, bytes: Arc::new(bytes), counts: Default::default() };
         Self { timeout, runtime, sample: Sample::new(sample), state: Arc::new(state) }
     }
 
@@ -93,27 +87,5 @@ impl Shadow {
 impl Default for Shadow {
     fn default() -> Self {
         Self::new(ShadowOptions::default())
-    }
-}
-
-/// A part of the memory for requests, which is released when this is dropped.
-#[derive(Debug)]
-struct Reserved {
-    state: Arc<State>,
-    bytes: usize,
-}
-
-impl Reserved {
-    /// Reserves memory; `None` if there is too little.
-    fn new(state: &Arc<State>, bytes: usize) -> Option<Self> {
-        let grown = |used: usize| used.checked_add(bytes).filter(|used| *used <= state.max_bytes);
-        state.bytes.fetch_update(Relaxed, Relaxed, grown).ok()?;
-        Some(Self { state: state.clone(), bytes })
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.state.bytes.fetch_sub(self.bytes, Relaxed);
     }
 }
