@@ -54,6 +54,7 @@ use self::{
     compile::Typed,
     doubtful::DoubtfulCall,
     nullability::Nullability,
+    syntax::Ast,
 };
 use crate::{
     attribute::{Attributes, Reads, Vocabulary},
@@ -103,6 +104,32 @@ enum Program {
     Cel(cel::Program),
 }
 
+impl Program {
+    /// Compiles an expression in Mixer's own syntax, or a part of it; `text` is its source.
+    fn compile(
+        language: Language,
+        text: &str,
+        ast: &Ast,
+        vocabulary: &Vocabulary,
+    ) -> Result<Self, CompileError> {
+        match language {
+            #[cfg(feature = "cel")]
+            Language::Compat => cel::compile_compat(text, ast, vocabulary).map(Self::Cel),
+            _ => compile::compile(ast, vocabulary).map(Self::Cexl).map_err(|errors| first(errors, text)),
+        }
+    }
+
+    fn eval<'a>(&'a self, attributes: Attributes<'a>, reads: &mut Reads) -> Result<Evaluated<'a>, EvalError> {
+        match self {
+            Self::Cexl(Typed { code, value_type, .. }) => {
+                Ok(code.value(&mut Env::new(attributes, reads))?.into_evaluated(*value_type))
+            }
+            #[cfg(feature = "cel")]
+            Self::Cel(program) => program.eval(attributes, reads),
+        }
+    }
+}
+
 impl Expression {
     /// Compiles an expression in Mixer's own language. It can be evaluated with bags of `vocabulary` and of
     /// vocabularies that extend it.
@@ -112,13 +139,13 @@ impl Expression {
     /// the expression.
     pub fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Self, CompileError> {
         let ast = syntax::parse(text)?;
-        let program = compile::compile(&ast, vocabulary).map_err(|errors| first(errors, text))?;
+        let program = Program::compile(Language::Cexl, text, &ast, vocabulary)?;
         let body =
             ast.calls().any(|(call, _)| call.reads_body()).then_some([fields::BODY, fields::TRUNCATED]);
         let names = ast.attributes().chain(body.into_iter().flatten());
         let slots = names.filter_map(|name| Some(vocabulary.find(name)?.slot));
         Ok(Self {
-            program: Program::Cexl(program),
+            program,
             nullability: Nullability::of(&ast, text),
             invalid_constants: constants::invalid(&ast),
             doubtful_calls: doubtful::calls(&ast, text),
@@ -193,11 +220,7 @@ impl Expression {
         vocabulary: &Vocabulary,
         attributes: Attributes<'_>,
     ) -> Vec<Subexpression> {
-        match &self.program {
-            Program::Cexl(_) => parts::of_cexl(text, vocabulary, attributes),
-            #[cfg(feature = "cel")]
-            Program::Cel(program) => parts::of_cel(program, text, vocabulary, attributes),
-        }
+        parts::of(&self.program, text, vocabulary, attributes)
     }
 
     /// The value, if the expression is a literal.
@@ -220,11 +243,7 @@ impl Expression {
         attributes: impl Into<Attributes<'a>>,
         reads: &mut Reads,
     ) -> Result<Evaluated<'a>, EvalError> {
-        match &self.program {
-            Program::Cexl(typed) => evaluate(typed, &mut Env::new(attributes.into(), reads)),
-            #[cfg(feature = "cel")]
-            Program::Cel(program) => program.eval(attributes.into(), reads),
-        }
+        self.program.eval(attributes.into(), reads)
     }
 
     /// Evaluates a BOOL expression.
@@ -267,8 +286,4 @@ fn first(errors: Vec<CompileError>, text: &str) -> CompileError {
     let whole = Span::new(0, text.len());
     CompileError::first_of(errors)
         .unwrap_or_else(|| CompileError::new(CompileErrorKind::Parse, whole, "not a valid expression"))
-}
-
-fn evaluate<'a>(typed: &'a Typed, env: &mut Env<'a, '_>) -> Result<Evaluated<'a>, EvalError> {
-    Ok(typed.code.value(env)?.into_evaluated(typed.value_type))
 }
