@@ -59,9 +59,7 @@ pub(crate) fn call(
             Expr::operation(Operation::ConditionalString(condition, yes, no))
         }
         Function::ToLower => Expr::operation(Operation::ToLower(operands.next(String)?)),
-        Function::DnsName => validated(StrFormat::DnsName, operands.next(String)?, span),
-        Function::Email => validated(StrFormat::Email, operands.next(String)?, span),
-        Function::Uri => validated(StrFormat::Uri, operands.next(String)?, span),
+        Function::Format(format) => validated(format, operands.next(String)?, span),
         Function::EmptyStringMap => Expr::Constant(Operand::Map(MapRef::empty())),
         Function::Size => Expr::operation(Operation::Size(operands.next(String)?)),
         Function::Ip => {
@@ -92,10 +90,7 @@ pub(crate) fn call(
             };
             Expr::operation(Operation::Matches(pattern, operands.next(String)?, span))
         }
-        Function::Json => operands.field(FieldFunction::Json, String, span)?,
-        Function::Query => operands.field(FieldFunction::Query, String, span)?,
-        Function::QueryAll => operands.field(FieldFunction::QueryAll, String, span)?,
-        Function::Segment => operands.field(FieldFunction::Segment, Int64, span)?,
+        Function::Field(function) => operands.field(function, span)?,
         Function::ToInt => Expr::operation(Operation::ParseInt(operands.next(String)?, span)),
     };
     Ok(Typed { code, value_type, span })
@@ -171,13 +166,9 @@ impl Operands {
         Ok(Expr::operation(Operation::Test(test, self.next(String)?, self.next(String)?)))
     }
 
-    /// Builds a call of a function with a text and an argument of a type.
-    fn field(
-        &mut self,
-        function: FieldFunction,
-        argument: ValueType,
-        span: Span,
-    ) -> Result<Expr, CompileError> {
+    /// Builds a call of a function that returns a field.
+    fn field(&mut self, function: FieldFunction, span: Span) -> Result<Expr, CompileError> {
+        let argument = if function == FieldFunction::Segment { Int64 } else { String };
         let operands = [self.next(String)?, self.next(argument)?];
         let body = match self.operands.len() {
             0 => None,

@@ -1,7 +1,13 @@
 //! The functions and operators with their signatures (docs/behaviour/expressions.md#type-rules and
 //! docs/behaviour/expressions.md#functions).
 
-use crate::expression::{code::Relation, fields};
+use crate::expression::{
+    code::{Relation, StrFormat},
+    fields::{
+        self,
+        FieldFunction::{self, Json, Query, QueryAll, Segment},
+    },
+};
 use mixer_adapter_core::value::ValueType::{
     self, Bool, DnsName, EmailAddress, Int64, IpAddress, String, StringMap, Timestamp, Unspecified, Uri,
 };
@@ -21,18 +27,13 @@ pub(crate) enum Function {
     EmptyStringMap,
     Ip,
     Timestamp,
-    DnsName,
-    Email,
-    Uri,
+    Format(StrFormat),
     ToLower,
     Match,
     Matches,
     StartsWith,
     EndsWith,
-    Json,
-    Query,
-    QueryAll,
-    Segment,
+    Field(FieldFunction),
     ToInt,
 }
 
@@ -88,18 +89,18 @@ pub(crate) static SIGNATURES: [Signature; 30] = [
     signature(Function::EmptyStringMap, "emptyStringMap", "emptyStringMap", None, &[], StringMap),
     signature(Function::Ip, "ip", "ip", None, &[String], IpAddress),
     signature(Function::Timestamp, "timestamp", "timestamp", None, &[String], Timestamp),
-    signature(Function::DnsName, "dnsName", "dnsName", None, &[String], DnsName),
-    signature(Function::Email, "email", "email", None, &[String], EmailAddress),
-    signature(Function::Uri, "uri", "uri", None, &[String], Uri),
+    signature(Function::Format(StrFormat::DnsName), "dnsName", "dnsName", None, &[String], DnsName),
+    signature(Function::Format(StrFormat::Email), "email", "email", None, &[String], EmailAddress),
+    signature(Function::Format(StrFormat::Uri), "uri", "uri", None, &[String], Uri),
     signature(Function::ToLower, "toLower", "toLower", None, &[String], String),
     signature(Function::Match, "match", "match", None, &[String, String], Bool),
     signature(Function::Matches, "matches", "matches", Some(String), &[String], Bool),
     signature(Function::StartsWith, "startsWith", "startsWith", Some(String), &[String], Bool),
     signature(Function::EndsWith, "endsWith", "endsWith", Some(String), &[String], Bool),
-    signature(Function::Json, fields::JSON, fields::JSON, None, &[String, String], String),
-    signature(Function::Query, "query", "query", None, &[String, String], String),
-    signature(Function::QueryAll, "queryAll", "queryAll", None, &[String, String], String),
-    signature(Function::Segment, "segment", "segment", None, &[String, Int64], String),
+    signature(Function::Field(Json), fields::JSON, fields::JSON, None, &[String, String], String),
+    signature(Function::Field(Query), "query", "query", None, &[String, String], String),
+    signature(Function::Field(QueryAll), "queryAll", "queryAll", None, &[String, String], String),
+    signature(Function::Field(Segment), "segment", "segment", None, &[String, Int64], String),
     signature(Function::ToInt, fields::TO_INT, fields::TO_INT, None, &[String], Int64),
 ];
 

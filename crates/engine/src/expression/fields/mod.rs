@@ -10,7 +10,7 @@ pub(crate) use json::JsonMemo;
 pub(crate) use path::{query, query_all, segment};
 
 /// The functions that return fields.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldFunction {
     Json,
     Query,
