@@ -42,9 +42,10 @@ pub struct Workers {
 struct Worker {
     runtime: Handle,
     turns: Arc<Turns>,
-    connections: Arc<AtomicUsize>,
-    /// Connections that have not had their first turn.
-    new: Arc<AtomicUsize>,
+    /// Each connection has a clone.
+    connections: Arc<()>,
+    /// Each connection that has not had its first turn has a clone.
+    new: Arc<()>,
     load: Load,
     _giver: AbortOnDropHandle<Infallible>,
 }
@@ -100,15 +101,15 @@ impl Drop for LargeThread {
 struct Load {
     /// Whether it runs a call now.
     runs: AtomicBool,
-    /// Calls of other workers that it has to start.
-    taken_over: Arc<AtomicUsize>,
+    /// Each call of another worker that it has to start has a clone.
+    taken_over: Arc<()>,
     /// Moving average of the time for which calls on its connections occupy a thread, in microseconds.
     cost: AtomicU64,
 }
 
 impl Load {
     fn is_idle(&self) -> bool {
-        !self.runs.load(Relaxed) && self.taken_over.load(Relaxed) == 0
+        !self.runs.load(Relaxed) && clones(&self.taken_over) == 0
     }
 }
 
@@ -147,10 +148,8 @@ impl Workers {
     /// Returns the worker with the fewest connections. Workers with many connections that wait for their first turn come last: a blocked
     /// worker receives no more.
     pub(crate) fn choose(&self) -> WorkerRef {
-        let ranks = self
-            .workers
-            .iter()
-            .map(|worker| (worker.new.load(Relaxed) / MANY_NEW, worker.connections.load(Relaxed)));
+        let ranks =
+            self.workers.iter().map(|worker| (clones(&worker.new) / MANY_NEW, clones(&worker.connections)));
         let index = ranks.enumerate().min_by_key(|(_, rank)| *rank).map_or(0, |(index, _)| index);
         let backlog = Arc::default();
         WorkerRef { workers: self.workers.clone(), large: self.large.clone(), index, backlog }
@@ -178,7 +177,7 @@ impl WorkerRef {
         F: Future<Output = ()> + Send + 'static,
     {
         let worker = &self.workers[self.index];
-        let open = Counted::count(worker.connections.clone());
+        let open = worker.connections.clone();
         let serve = async move {
             let _open = open;
             connection().await;
@@ -187,8 +186,8 @@ impl WorkerRef {
     }
 
     /// Counts a connection without a first turn until the result is dropped.
-    pub(crate) fn count_new(&self) -> Counted {
-        Counted::count(self.workers[self.index].new.clone())
+    pub(crate) fn count_new(&self) -> Arc<()> {
+        self.workers[self.index].new.clone()
     }
 
     /// Notes how many bytes the connection of this reference had still to read when its turn ended; 0 when it had nothing to do.
@@ -289,7 +288,7 @@ impl WorkerRef {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let mut taken = Some(Counted::count(self.load().taken_over.clone()));
+        let mut taken = Some(self.load().taken_over.clone());
         let runtime = self.workers[self.index].runtime.clone();
         AbortOnDropHandle::new(runtime.spawn(poll_fn(move |context| {
             let polled = self.poll_measured(origin, call.as_mut(), context);
@@ -344,20 +343,9 @@ fn start_thread(name: String, stop: CancellationToken) -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// Counts something until it is dropped.
-pub(crate) struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn count(counter: Arc<AtomicUsize>) -> Self {
-        counter.fetch_add(1, Relaxed);
-        Self(counter)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
+/// Returns the number of clones beside the counter itself.
+fn clones(counter: &Arc<()>) -> usize {
+    Arc::strong_count(counter) - 1
 }
 
 #[cfg(test)]
