@@ -31,7 +31,6 @@ pub(crate) fn check_dependencies() -> Result<(), Error> {
 /// Messages that are implemented by hand in the core's module `value`.
 const VALUES: &[(&str, &str)] = &[
     ("Value", "Value"),
-    ("ValueType", "ValueType"),
     ("IPAddress", "IpAddress"),
     ("TimeStamp", "TimeStamp"),
     ("Duration", "Duration"),

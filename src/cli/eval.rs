@@ -185,7 +185,7 @@ fn declaration(text: &str) -> anyhow::Result<(String, ValueType)> {
         .filter(|(name, _)| !name.is_empty())
         .context("write NAME=TYPE, such as my.size=INT64")?;
     let value_type = value_type.to_uppercase();
-    let known = (1..).map_while(|number| ValueType::try_from(number).ok()).map(ValueType::as_str_name);
+    let known = (1..).map_while(|number| ValueType::try_from(number).ok()).map(|known| known.as_str_name());
     let known: Vec<_> = known.collect();
     let parsed = ValueType::from_str_name(&value_type).filter(|known| *known != ValueType::Unspecified);
     let value_type =
