@@ -31,7 +31,7 @@ use crate::service::{Bound, Server, ServerOptions, Workers};
 use mixer_adapter_config::{self as config, Apply as _, Change, Update};
 use mixer_adapter_core::{framework::version::SemanticVersion, metrics::Events, template::Variety};
 use mixer_adapter_engine::{
-    CacheLimits, Controller, Mixer,
+    CacheLimits, CachedChecks, Controller, Mixer,
     build::{BuildOptions, Connector},
     remote,
 };
@@ -71,6 +71,12 @@ pub(super) struct Serve {
     /// 0 disables the cache, as in Mixer since 1.1
     #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 0)]
     check_cache: usize,
+
+    /// Checks of the Mixer API and of Envoy whose answers are cached
+    ///
+    /// `costly`: checks that cost more than a lookup, as /config on the admin port shows by namespace
+    #[arg(long, hide_short_help = true, value_name = "CHECKS", default_value = "costly", value_parser = cached_checks())]
+    cached_checks: CachedChecks,
 
     /// Serve explanations (`check --explain`, and /explain and /decisions on the admin port) on non-loopback ports, too
     ///
@@ -297,6 +303,7 @@ impl Serve {
     fn options_of_answers(&self) -> Result<BuildOptions, UsageError> {
         let mut options = self.configuration.options()?;
         let bytes = self.memory().answers;
+        options.cached_checks = self.cached_checks;
         options.check_cache = CacheLimits::new(self.check_cache, bytes);
         #[cfg(feature = "envoy")]
         {
@@ -369,6 +376,10 @@ impl Serve {
 
 fn session_lookup() -> impl TypedValueParser<Value = SessionLookup> {
     value_parsers::one_of([("own", SessionLookup::Own), ("any", SessionLookup::Any)])
+}
+
+fn cached_checks() -> impl TypedValueParser<Value = CachedChecks> {
+    value_parsers::one_of([("costly", CachedChecks::Costly), ("all", CachedChecks::All)])
 }
 
 /// Reads certificates and tokens again at each SIGHUP, as sources do with the files of the configuration.

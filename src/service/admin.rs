@@ -38,7 +38,7 @@ pub(super) use problems::Kind as ProblemKind;
 use super::{Readiness, exposition, page};
 use mixer_adapter_config::source::SourceStatus;
 use mixer_adapter_core::framework::is_this_machine;
-use mixer_adapter_engine::{ConfigStatus, Mixer};
+use mixer_adapter_engine::{ConfigStatus, Mixer, NamespaceCaching};
 use mixer_adapter_host::Host;
 use mixer_adapter_net::{
     Connection, ConnectionLimits, LimitHits, Listener, Protocol, Tokens, Workers, max_open_files, tls,
@@ -47,6 +47,9 @@ use status::Status;
 
 /// The number of sessions that `/sessions` lists.
 const SESSIONS_LISTED: usize = 1_000;
+
+/// The number of namespaces for which `/config` shows whether checks are cached.
+const NAMESPACES_LISTED: usize = 100;
 
 /// The state that the admin port shows.
 #[derive(Clone)]
@@ -311,6 +314,8 @@ struct Config {
     #[serde(flatten)]
     status: ConfigStatus,
     sources: Vec<SourceStatus>,
+    /// Whether the checks of each namespace are cached; empty without a cache.
+    check_cache: Vec<NamespaceCaching>,
 }
 
 /// The configuration in use and its sources, and why the last one was refused, without its values.
@@ -319,7 +324,11 @@ async fn config(State(admin): State<Admin>) -> Json<Option<Config>> {
     let watched = config.lock().sources.clone();
     let sources = join_all(watched.iter().map(|watched| watched.status())).await;
     let Some(status) = admin.config_status() else { return Json(None) };
-    Json(Some(Config { status, sources: sources.into_iter().flatten().collect() }))
+    let snapshot = admin.mixer.as_ref().and_then(|mixer| mixer.snapshot());
+    let snapshot = snapshot.filter(|snapshot| snapshot.has_cache());
+    let check_cache =
+        snapshot.map(|snapshot| snapshot.cached_namespaces(NAMESPACES_LISTED)).unwrap_or_default();
+    Json(Some(Config { status, sources: sources.into_iter().flatten().collect(), check_cache }))
 }
 
 /// The state of the server; `?brief` omits its resources.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use mixer_adapter::service::{Server, ServerOptions, Workers};
 use mixer_adapter_config::{ConfigSet, parse};
 use mixer_adapter_engine::{
-    CacheLimits, Mixer,
+    CacheLimits, CachedChecks, Mixer,
     build::{BuildOptions, Connector, SnapshotBuilder},
     remote,
 };
@@ -101,6 +101,7 @@ async fn mixer(host: &Arc<Host>, cache: Cache) -> Mixer {
     let mut options = BuildOptions::default();
     if cache == Cache::On {
         options.strict_check_cache = CacheLimits::new(usize::MAX, 32 << 20);
+        options.cached_checks = CachedChecks::All;
     }
     let built = SnapshotBuilder::new(&set, faults, host).build(None, &connector, &options).await;
     let mixer = Mixer::new();

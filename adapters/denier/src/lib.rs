@@ -26,6 +26,7 @@ impl Adapter for Denier {
     const DESCRIPTION: &str = "Denies every check with a fixed status.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
+    const ANSWERS_FROM_MEMORY: bool = true;
     type Config = Self;
     type Templates = (CheckNothing, ListEntry, Quota);
 

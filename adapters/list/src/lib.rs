@@ -59,6 +59,7 @@ impl Adapter for List {
     const DESCRIPTION: &str = "Checks whether a value is on a list.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const EXAMPLE: &str = include_str!("../example.yaml");
+    const ANSWERS_FROM_MEMORY: bool = true;
     type Config = ListSettings;
     type Templates = (ListEntry,);
 

@@ -27,6 +27,7 @@ impl Adapter for Noop {
     const NAME: &str = "noop";
     const DESCRIPTION: &str = "Admits, takes and grants everything.";
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const ANSWERS_FROM_MEMORY: bool = true;
     type Config = Params;
     type Templates =
         (Authorization, CheckNothing, ReportNothing, ListEntry, LogEntry, Metric, Quota, TraceSpan);

@@ -249,7 +249,7 @@ fn metadata_of_all_adapters_together_are_limited() {
 
 #[test]
 fn metadata_has_the_use_of_the_cache_and_the_life_and_the_key_of_the_answer() {
-    let envoy = Envoy::start(&[]);
+    let envoy = Envoy::start(&["--cached-checks", "all"]);
     for outcome in ["miss", "hit"] {
         let metadata = envoy.check("/shop?x=1").dynamic_metadata;
         let field = |name: &str| value(metadata.as_ref(), &["cache", name]);
@@ -264,8 +264,10 @@ fn metadata_has_the_use_of_the_cache_and_the_life_and_the_key_of_the_answer() {
         assert!(has("request.url_path") && has("request.headers[x-user]"), "{names:?}");
         assert!(!has("request.path"), "{names:?}");
     }
-    let without = Envoy::start(&["--envoy-check-cache", "0"]).check("/shop").dynamic_metadata;
-    assert_eq!(value(without.as_ref(), &["cache"]), None);
+    for flags in [&["--envoy-check-cache", "0"][..], &[]] {
+        let without = Envoy::start(flags).check("/shop").dynamic_metadata;
+        assert_eq!(value(without.as_ref(), &["cache"]), None);
+    }
 }
 
 #[test]

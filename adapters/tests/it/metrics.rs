@@ -256,7 +256,7 @@ impl Drop for Prometheus {
 #[test]
 fn every_query_that_is_shipped_is_answered_by_a_real_prometheus() {
     let Some(program) = debian::unpacked("prometheus", "prometheus") else { return };
-    let server = Server::start(&["--check-cache", "100"]);
+    let server = Server::start(&["--check-cache", "100", "--cached-checks", "all"]);
     use_sample(&server);
     // Which the cache answers.
     run(&["check", "-a", "request.path=/x", "--address", &server.grpc]);

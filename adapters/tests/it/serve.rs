@@ -37,7 +37,12 @@ fn write(directory: &Path, text: &str) {
 fn without_a_configuration_the_sample_is_in_use_and_the_server_ready() {
     let server = Server::start(&[]);
     until(&server, "/readyz", is_ready);
-    assert!(server.get("/config").contains(r#""istio/policy/v1beta1/rules":3"#), "{}", server.get("/config"));
+    let config = server.get("/config");
+    assert!(config.contains(r#""istio/policy/v1beta1/rules":3"#), "{config}");
+    // The cache for Envoy is there by default.
+    let caching =
+        r#""check_cache":[{"namespace":"*","is_cached":false,"reason":"all handlers answer from memory, "#;
+    assert!(config.contains(caching), "{config}");
 }
 
 #[test]

@@ -48,6 +48,11 @@ pub trait HandlerBackend: Send + Sync {
         true
     }
 
+    /// Returns whether checks are answered from memory, within microseconds.
+    fn answers_from_memory(&self) -> bool {
+        false
+    }
+
     /// Returns whether failed calls are logged by the adapter's host, in this process.
     fn logs_failures(&self) -> bool {
         false
@@ -87,6 +92,11 @@ impl RuntimeHandler {
     /// Returns whether calls of a template are made.
     pub(crate) fn is_called(&self, template: &DynamicTemplate) -> bool {
         self.target.is_called(template)
+    }
+
+    /// Returns whether checks are answered from memory, within microseconds.
+    pub(crate) fn answers_from_memory(&self) -> bool {
+        self.target.answers_from_memory()
     }
 
     /// Calls the adapter with one or more encoded instances, whose names are for logs.
@@ -230,6 +240,10 @@ impl HandlerBackend for LocalBackend {
                 template.method()
             ))))),
         }
+    }
+
+    fn answers_from_memory(&self) -> bool {
+        self.handler.adapter().answers_from_memory
     }
 
     fn logs_failures(&self) -> bool {

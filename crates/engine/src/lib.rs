@@ -37,7 +37,9 @@ mod snapshot;
 pub mod trace;
 mod wire;
 
-pub use cache::{AnswerKey, CacheCounts, CacheLimits, CacheOutcome, EncodedParts};
+pub use cache::{
+    AnswerKey, CacheCounts, CacheLimits, CacheOutcome, CachedChecks, EncodedParts, NamespaceCaching,
+};
 pub use control::{Awaited, ConfigChange, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_outcome};
 pub use decision_id::{DecisionIds, is_decision_id};

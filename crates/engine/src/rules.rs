@@ -37,6 +37,10 @@ pub(crate) struct Rules {
     pub(crate) operations: Vec<HeaderRule>,
     /// Number of entries in the groups of all destinations.
     pub(crate) entries: usize,
+    /// The first handler that does not answer from memory.
+    pub(crate) costly_handler: Option<Arc<str>>,
+    /// The first rule whose expired answers may be used while a backend is down.
+    pub(crate) stale_rule: Option<Arc<str>>,
     /// The last rule whose evaluations a group counts.
     pub(crate) counted_rule: Option<Arc<str>>,
     /// The index of each condition by language and text.
@@ -144,6 +148,11 @@ impl Table {
     /// Iterates over the rules that apply to a namespace: the default namespace's, then its own.
     pub(crate) fn of(&self, namespace: &str) -> impl Iterator<Item = &Rules> + Clone {
         std::iter::once(&self.default).chain(self.by_namespace.get(namespace))
+    }
+
+    /// Returns whether any rule applies to a namespace.
+    pub(crate) fn has_rules(&self, namespace: &str) -> bool {
+        self.of(namespace).any(|rules| !rules.destinations.is_empty())
     }
 
     /// Returns the rules whose header operations apply to a namespace: its own if it has any, otherwise the default namespace's, as

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, UsedSlots, Vocabulary},
-    cache::{CacheCounts, CheckCache},
+    cache::{CacheCounts, CacheReason, CachedChecks, CheckCache, NamespaceCaching, OTHERS},
     dictionary::WORDS,
     handler::RuntimeHandler,
     policy::FailurePolicy,
@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub(crate) cache: Option<CheckCache>,
     /// The cache of the answers to strict requests, if enabled. Separate, because answers to other requests may ignore failures.
     pub(crate) strict_cache: Option<CheckCache>,
+    /// The checks that the caches answer.
+    pub(crate) cached_checks: CachedChecks,
     /// The counters of the caches, shared by successive snapshots.
     pub(crate) cache_counts: Arc<CacheCounts>,
     /// The counters of rules, handlers and instances, shared by successive snapshots.
@@ -168,6 +170,7 @@ impl Snapshot {
             policy: FailurePolicy::default(),
             cache: None,
             strict_cache: None,
+            cached_checks: CachedChecks::default(),
             cache_counts: Arc::default(),
             resource_counts: Arc::default(),
             has_faults: false,
@@ -178,6 +181,44 @@ impl Snapshot {
             places: BTreeMap::new(),
             built_at: Instant::now(),
         }
+    }
+
+    /// Returns why the checks of a namespace are cached, or not.
+    pub(crate) fn cache_reason(&self, namespace: &str) -> CacheReason<'_> {
+        if self.cached_checks == CachedChecks::All {
+            return CacheReason::All;
+        }
+        // A generated attribute may also select another namespace.
+        if self.generators.has_rules(namespace) {
+            return CacheReason::Generators;
+        }
+        let (mut instances, mut conditions, mut stale) = (0, 0, None);
+        for rules in self.checks.of(namespace) {
+            if let Some(handler) = &rules.costly_handler {
+                return CacheReason::Handler(handler);
+            }
+            stale = stale.or(rules.stale_rule.as_deref());
+            instances += rules.entries;
+            conditions += rules.conditions.len();
+        }
+        stale.map_or(CacheReason::Memory { instances, conditions }, CacheReason::Stale)
+    }
+
+    /// Returns for each namespace whether its checks are cached; first `*`, then at most `max` with rules in alphabetical order.
+    pub fn cached_namespaces(&self, max: usize) -> Vec<NamespaceCaching> {
+        let tables = [&self.checks, &self.generators].into_iter();
+        let with_rules: BTreeSet<&str> =
+            tables.flat_map(|table| table.by_namespace.keys().map(|name| &**name)).collect();
+        let namespaces = std::iter::once(OTHERS).chain(with_rules.into_iter().take(max));
+        let caching = namespaces.map(|namespace| {
+            let reason = self.cache_reason(namespace);
+            NamespaceCaching {
+                namespace: namespace.to_owned(),
+                is_cached: reason.is_cached(),
+                reason: reason.to_string(),
+            }
+        });
+        caching.collect()
     }
 }
 

@@ -227,14 +227,17 @@ fn mean_micros(latency: &Latency) -> Option<u64> {
 fn cache(snapshot: &Snapshot) -> Option<Json> {
     let counts = snapshot.cache_counts();
     // In the order of CacheOutcome.
-    let [hits, misses, coalesced, stale] = counts.requests.each_ref().map(|count| count.load(Relaxed));
+    let [hits, misses, coalesced, stale, bypassed] =
+        counts.requests.each_ref().map(|count| count.load(Relaxed));
     let size = snapshot.cache_size();
-    (hits + misses + coalesced + stale > 0).then(|| {
+    (hits + misses + coalesced + stale + bypassed > 0).then(|| {
         json!({
             "hits": hits,
             "misses": misses,
             "coalesced": coalesced,
             "stale": stale,
+            // Evaluated without a lookup.
+            "bypassed": bypassed,
             "saved_calls": counts.saved_calls.load(Relaxed),
             "saved_seconds": counts.saved_time().as_secs_f64(),
             "answers": size.answers,

@@ -349,8 +349,8 @@ function showAdapters({ adapters, handlers, cache }) {
     const all = found + cache.misses;
     rows.push({
       name: "(check cache)",
-      description: `${count(found)} of ${count(all)} checks (${Math.floor((found * 100) / all)} %): ${count(cache.hits)} hits, ${count(cache.coalesced)} coalesced, `
-        + `${count(cache.stale)} stale. ${count(cache.saved_calls)} calls of adapters and ${count(cache.saved_seconds)} s of evaluation saved. `
+      description: `${count(found)} of ${count(all)} checks (${Math.floor((found * 100) / Math.max(all, 1))} %): ${count(cache.hits)} hits, `
+        + `${count(cache.coalesced)} coalesced, ${count(cache.stale)} stale; ${count(cache.bypassed)} evaluated without a lookup. ${count(cache.saved_calls)} calls of adapters and ${count(cache.saved_seconds)} s of evaluation saved. `
         + `${count(cache.answers)} answers in ${count(Math.ceil(cache.bytes / 1024))} kB; ${count(cache.evictions)} evicted.`,
     });
   }

@@ -131,6 +131,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> Adapter<Observed<S>> for ObservedH
     const NAME: &'static str = A::NAME;
     const DESCRIPTION: &'static str = A::DESCRIPTION;
     const BLOCKING: bool = A::BLOCKING;
+    const ANSWERS_FROM_MEMORY: bool = A::ANSWERS_FROM_MEMORY;
     const BYTES_PER_CONFIG_BYTE: usize = A::BYTES_PER_CONFIG_BYTE;
     type Config = A::Config;
     type Templates = Forwarded<A, S>;

@@ -194,6 +194,10 @@ impl HandlerBackend for Backend {
     fn adapter_config(&self) -> Option<Bytes> {
         None
     }
+
+    fn answers_from_memory(&self) -> bool {
+        self.handler == "memory"
+    }
 }
 
 pub(crate) const CACHE: CacheLimits = CacheLimits::new(usize::MAX, 1 << 20);
@@ -222,6 +226,10 @@ spec: {adapter: scripted, connection: {address: "scripted:1"}}
 ---
 kind: handler
 metadata: {name: other, namespace: istio-system}
+spec: {adapter: scripted, connection: {address: "scripted:1"}}
+---
+kind: handler
+metadata: {name: memory, namespace: istio-system}
 spec: {adapter: scripted, connection: {address: "scripted:1"}}
 ---
 "#;

@@ -86,8 +86,12 @@ fn equal_requests_are_answered_from_the_cache() {
     if !is_there() {
         return;
     }
-    for flags in [&[][..], &["--envoy-check-cache", "0"]] {
-        let mesh = Mesh::start(PATHS, flags, &[]);
+    for (flags, is_cached) in [
+        (["--cached-checks", "all"], true),
+        (["--envoy-check-cache", "0"], false),
+        (["--cached-checks", "costly"], false),
+    ] {
+        let mesh = Mesh::start(PATHS, &flags, &[]);
         // The rule reads the path without the query.
         for path in ["/admin?x=1", "/admin?x=2"] {
             assert_eq!(mesh.get(path, &[]).status, 403, "{path}");
@@ -96,10 +100,11 @@ fn equal_requests_are_answered_from_the_cache() {
         let is_counted = ["miss", "hit"].map(|outcome| {
             page.contains(&format!("\nmixer_adapter_check_cache_requests_total{{outcome=\"{outcome}\"}} 1\n"))
         });
-        assert_eq!(is_counted, [flags.is_empty(); 2], "{page}");
+        assert_eq!(is_counted, [is_cached; 2], "{page}");
         let status = mesh.server.get("/status");
-        let is_shown = [r#""cache":{"#, r#""hits":1,"#, r#""misses":1,"#].map(|part| status.contains(part));
-        assert_eq!(is_shown, [flags.is_empty(); 3], "{status}");
+        let is_shown = [r#""hits":1,"#, r#""misses":1,"#].map(|part| status.contains(part));
+        assert_eq!(is_shown, [is_cached; 2], "{status}");
+        assert_eq!(status.contains(r#""bypassed":2,"#), flags[1] == "costly", "{status}");
     }
 }
 

@@ -16,7 +16,8 @@ fn five_thousand_denials_are_as_many_everywhere_although_most_answers_are_cached
     }
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("decisions");
-    let mesh = Mesh::start(PATHS, &["--decision-log", log.to_str().unwrap()], &[]);
+    let flags = ["--decision-log", log.to_str().unwrap(), "--cached-checks", "all"];
+    let mesh = Mesh::start(PATHS, &flags, &[]);
     let load = Load::start(&mesh.front(), &["/admin"], |path, response| match response.status {
         403 => Ok(()),
         status => Err(format!("{path}: {status}")),

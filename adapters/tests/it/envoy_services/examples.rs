@@ -252,6 +252,7 @@ fn every_example_does_behind_envoy_what_its_comments_say() {
         let ports = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log", "error"];
         let mut serve = binary();
         serve.env("MIXER_ADAPTER_PROMETHEUS_LISTEN", "127.0.0.1:0").args(ports).args(config);
+        serve.args(["--cached-checks", "all"]);
         let (server, _) = Server::spawn(&mut serve);
         server.until("/readyz", "\r\n\r\nready");
         let upstream = echo();

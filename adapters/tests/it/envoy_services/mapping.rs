@@ -163,7 +163,7 @@ fn white_space_around_a_value_of_http_2_passes_no_rule() {
     }
     let config = DENIED.replace("$VALUE", "guest").replace("$TYPE", "");
     let config = config.replace("$ATTRIBUTE", r#"request.headers["x-user"] | "nobody""#);
-    let mesh = Mesh::start(&config, &[], &[]);
+    let mesh = Mesh::start(&config, &["--cached-checks", "all"], &[]);
     let front = mesh.front();
     let runtime = Runtime::new().unwrap();
     for (value, is_denied) in [

@@ -104,6 +104,9 @@ pub trait Adapter<S = ()>: Sized + Send + Sync + 'static {
     /// Whether `open`, `handle` or `close` may block the thread (synchronous I/O, long computations). A blocking adapter
     /// runs on its own bounded pool of threads, so that it does not delay other adapters.
     const BLOCKING: bool = false;
+    /// Whether checks are answered from memory, within microseconds. By default the engine of this process does not cache such answers: a
+    /// lookup costs as much.
+    const ANSWERS_FROM_MEMORY: bool = false;
 
     /// A rough estimate of the memory that a handler takes, in bytes for each byte of its configuration. Limits on the handlers
     /// that calls and sessions keep open count in these bytes.

@@ -53,6 +53,9 @@ pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &st
             let variety = compiled.instance.template.variety();
             snapshot.has_dimensions_in_metadata |= compiled.instance.quota.dimensions_in_metadata;
             let rules = rules_of(table(snapshot, variety), &namespace, default_namespace);
+            if !caching.stale_if_error.is_zero() {
+                rules.stale_rule.get_or_insert_with(|| rule.clone());
+            }
             let condition = rules.condition(language, condition, expression.as_ref());
             let index = rules.entries;
             rules.entries += 1;
@@ -125,6 +128,9 @@ impl Rules {
         let next = self.destinations.len();
         let index = *self.destination_indices.entry(key).or_insert(next);
         if index == next {
+            if !handler.answers_from_memory() {
+                self.costly_handler.get_or_insert_with(|| handler.name.clone());
+            }
             self.destinations.push(Destination {
                 handler: handler.clone(),
                 template: instance.template.clone(),

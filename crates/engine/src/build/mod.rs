@@ -31,7 +31,7 @@ pub use usage::unused;
 
 use super::{
     attribute::Vocabulary,
-    cache::{CacheLimits, CheckCache},
+    cache::{CacheLimits, CachedChecks, CheckCache},
     dispatch::{FailurePolicy, OnUnknownQuota},
     shadow::kind::ShadowKind,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
@@ -59,6 +59,8 @@ settings! {
         check_cache: CacheLimits = CacheLimits::default(),
         /// Limits of the cache of the answers to [strict](crate::dispatch::Request::strict) requests; none by default.
         strict_check_cache: CacheLimits = CacheLimits::default(),
+        /// The checks that the caches answer; by default costly ones.
+        cached_checks: CachedChecks = CachedChecks::default(),
         /// Whether answers do not count: the configuration is evaluated in the [shadow](crate::Shadow) of another one.
         is_shadow: bool = false,
     }
@@ -279,6 +281,7 @@ impl SnapshotBuilder {
         let cache_counts = former.map(|former| former.cache_counts.clone()).unwrap_or_default();
         snapshot.cache = CheckCache::new(options.check_cache, cache_counts.clone());
         snapshot.strict_cache = CheckCache::new(options.strict_check_cache, cache_counts.clone());
+        snapshot.cached_checks = options.cached_checks;
         snapshot.cache_counts = cache_counts;
         if !self.shadow.rules.is_empty() {
             let former = former.and_then(|former| former.shadow.as_deref());

@@ -17,11 +17,13 @@ pub enum CacheOutcome {
     Coalesced,
     /// From the cache by an expired answer, because a backend is down.
     Stale,
+    /// By an evaluation of the rules without a lookup, which would cost as much.
+    Bypassed,
 }
 
 impl CacheOutcome {
     /// The names of the outcomes by discriminant.
-    pub const NAMES: [&str; 4] = ["hit", "miss", "coalesced", "stale"];
+    pub const NAMES: [&str; 5] = ["hit", "miss", "coalesced", "stale", "bypassed"];
 
     /// The name of the outcome.
     pub fn name(self) -> &'static str {

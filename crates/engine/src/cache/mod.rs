@@ -5,6 +5,7 @@
 //! same way (docs/behaviour/mixer-api.md#referenced-attributes).
 
 mod cached_answer;
+mod cached_checks;
 mod counts;
 mod flights;
 mod policy;
@@ -29,6 +30,8 @@ use store::Store;
 
 pub use cached_answer::{AnswerKey, EncodedParts};
 pub(crate) use cached_answer::{Cost, Evaluated, Found};
+pub(crate) use cached_checks::CacheReason;
+pub use cached_checks::{CachedChecks, NamespaceCaching};
 pub use counts::{CacheCounts, CacheOutcome};
 pub(crate) use flights::{Joined, Leader};
 pub(crate) use policy::CachePolicy;
@@ -241,7 +244,7 @@ impl CheckCache {
 }
 
 /// The key of the namespaces after the first [`MAX_NAMESPACES`]. It is not a valid name of a namespace.
-const OTHERS: &str = "*";
+pub(crate) const OTHERS: &str = "*";
 
 impl Namespace {
     fn signatures(&self) -> Arc<Signatures> {

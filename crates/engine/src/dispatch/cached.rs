@@ -21,10 +21,17 @@ impl<'s> Request<'s> {
     pub async fn answer(&mut self) -> Result<CheckAnswer, DispatchError> {
         let snapshot = self.context.snapshot;
         let cache = if self.context.is_strict { &snapshot.strict_cache } else { &snapshot.cache };
+        // A trace shows an evaluation.
+        let mut cache = cache.as_ref().filter(|_| !self.is_traced());
+        if let Some(bypassed) = cache
+            && !snapshot.cache_reason(&self.namespace).is_cached()
+        {
+            bypassed.counts().request(CacheOutcome::Bypassed);
+            cache = None;
+        }
         match cache {
-            // A trace shows an evaluation.
-            Some(cache) if !self.is_traced() => self.find_or_evaluate(cache).await,
-            _ => self.evaluate().await,
+            Some(cache) => self.find_or_evaluate(cache).await,
+            None => self.evaluate().await,
         }
     }
 

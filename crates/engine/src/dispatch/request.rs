@@ -16,7 +16,6 @@ use crate::{
     failed_part::FailedParts,
     limits::Budget,
     references::References,
-    rules::Table,
     snapshot::Snapshot,
     trace::{Phase, Step, Trace, cut},
 };
@@ -202,7 +201,7 @@ impl<'s> Request<'s> {
         }
     }
 
-    /// How the cache was used for the answer; `None` without a cache.
+    /// How the cache was used for the answer; `None` if it was evaluated without a lookup.
     pub fn cache_use(&self) -> Option<&CacheUse> {
         self.cache_use.as_ref()
     }
@@ -247,7 +246,7 @@ impl<'s> Request<'s> {
 
     /// Runs the attribute generators, and sets the attributes that the request does not have.
     async fn generate(&mut self) -> Result<(), DispatchError> {
-        if !has_rules(&self.context.snapshot.generators, &self.namespace) {
+        if !self.context.snapshot.generators.has_rules(&self.namespace) {
             return Ok(());
         }
         for generated in self.evaluator(Phase::Generate).generate().await? {
@@ -268,9 +267,4 @@ impl<'s> Request<'s> {
         }
         Ok(())
     }
-}
-
-/// Returns whether any rule of the table applies to a namespace.
-fn has_rules(table: &Table, namespace: &str) -> bool {
-    table.of(namespace).any(|rules| !rules.destinations.is_empty())
 }

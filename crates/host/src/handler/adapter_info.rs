@@ -29,6 +29,8 @@ pub struct AdapterInfo {
     pub config_comments: &'static str,
     /// `Adapter::EXAMPLE`.
     pub example: &'static str,
+    /// `Adapter::ANSWERS_FROM_MEMORY`.
+    pub answers_from_memory: bool,
     /// The templates it serves.
     pub templates: Vec<TemplateInfo>,
     /// The limits and defaults of its fields, as its settings declare them.

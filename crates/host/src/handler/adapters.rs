@@ -253,6 +253,7 @@ impl AdaptersBuilder {
             config_descriptor: Params::<A, S>::DESCRIPTOR,
             config_comments: Params::<A, S>::COMMENTS,
             example: A::EXAMPLE,
+            answers_from_memory: A::ANSWERS_FROM_MEMORY,
             templates,
             settings: declared::<A::Config>(),
             metrics: Metrics::of(A::NAME, self.adapters.metrics.clone()),
