@@ -21,7 +21,7 @@ pub struct CheckAnswer {
     /// The number of requests for which all adapters allow the answer; `None` if it is unlimited.
     pub max_uses: Option<i32>,
     /// Header operations, or a direct response instead of the service's.
-    pub directive: Option<RouteDirective>,
+    pub directive: Option<Arc<RouteDirective>>,
     /// The origin of the answer to a [strict](crate::dispatch::Request::strict) request.
     pub details: Arc<AnswerDetails>,
 }
@@ -73,13 +73,14 @@ pub struct QuotaDimensions {
 impl CheckAnswer {
     /// The approximate size of its references in bytes.
     pub(crate) fn size(&self) -> usize {
-        let directive = self.directive.as_ref();
-        let operations = directive.map_or(0, |directive| {
+        let operations = self.directive.as_ref().map_or(0, |directive| {
             directive.request_header_operations.len() + directive.response_header_operations.len()
         });
-        self.status.encoded_len()
-            + self.details.size()
-            + directive.map_or(0, RouteDirective::encoded_len)
-            + operations * size_of::<HeaderOperation>()
+        self.encoded_len() + self.details.size() + operations * size_of::<HeaderOperation>()
+    }
+
+    /// The size of its encoded status and directive in bytes.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.status.encoded_len() + self.directive.as_ref().map_or(0, |directive| directive.encoded_len())
     }
 }

@@ -1,27 +1,38 @@
-//! Answers to Envoy: its messages, with metadata that is encoded already.
+//! Answers to Envoy: its messages, with parts that are encoded already.
 
-use mixer_adapter_core::proto::Status;
+use bytes::Bytes;
 
 use crate::proto::envoy::{
     config::core::v3::HeaderValue,
-    service::{
-        auth::v3::check_response::HttpResponse,
-        ratelimit::v3::rate_limit_response::{Code, DescriptorStatus},
-    },
+    service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus},
 };
 
 /// The encoding of `envoy.service.auth.v3.CheckResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AuthorizationAnswer {
-    /// OK if the request is allowed.
-    #[prost(message, optional, tag = "1")]
-    pub status: Option<Status>,
+    /// An encoded `google.rpc.Status`: OK if the request is allowed.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub status: Option<Bytes>,
     /// Changes of the request, or the response to the client.
-    #[prost(oneof = "HttpResponse", tags = "2, 3, 5")]
-    pub http_response: Option<HttpResponse>,
+    #[prost(oneof = "EncodedResponse", tags = "2, 3, 5")]
+    pub http_response: Option<EncodedResponse>,
     /// An encoded `google.protobuf.Struct`.
     #[prost(bytes = "vec", tag = "4")]
     pub dynamic_metadata: Vec<u8>,
+}
+
+/// The response of an [`AuthorizationAnswer`], encoded.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum EncodedResponse {
+    /// The `DeniedHttpResponse` of a denial.
+    #[prost(bytes = "bytes", tag = "2")]
+    Denied(Bytes),
+    /// The `OkHttpResponse` of an allowed request.
+    #[prost(bytes = "bytes", tag = "3")]
+    Allowed(Bytes),
+    /// The `DeniedHttpResponse` of a request that could not be checked.
+    #[prost(bytes = "bytes", tag = "5")]
+    Failed(Bytes),
 }
 
 /// The encoding of `envoy.service.ratelimit.v3.RateLimitResponse`.
@@ -55,9 +66,10 @@ mod tests {
 
     use super::*;
     use crate::proto::envoy::service::{
-        auth::v3::{CheckResponse, DeniedHttpResponse, OkHttpResponse},
+        auth::v3::{CheckResponse, DeniedHttpResponse, OkHttpResponse, check_response::HttpResponse},
         ratelimit::v3::RateLimitResponse,
     };
+    use mixer_adapter_core::proto::Status;
 
     fn metadata() -> Struct {
         let value = Value { kind: Some(Kind::StringValue("v".to_owned())) };
@@ -66,20 +78,26 @@ mod tests {
 
     #[test]
     fn answers_have_the_fields_of_envoys_messages() {
+        let allowed = OkHttpResponse { headers_to_remove: vec!["a".to_owned()], ..OkHttpResponse::default() };
         let denied = DeniedHttpResponse { body: "no".to_owned(), ..DeniedHttpResponse::default() };
-        for http_response in [
-            HttpResponse::OkResponse(OkHttpResponse::default()),
-            HttpResponse::DeniedResponse(denied.clone()),
-            HttpResponse::ErrorResponse(denied),
+        let status = Status { code: 7, ..Status::default() };
+        let encoded_denial = Bytes::from(denied.encode_to_vec());
+        for (encoded, http_response) in [
+            (EncodedResponse::Allowed(allowed.encode_to_vec().into()), HttpResponse::OkResponse(allowed)),
+            (EncodedResponse::Denied(encoded_denial.clone()), HttpResponse::DeniedResponse(denied.clone())),
+            (EncodedResponse::Failed(encoded_denial), HttpResponse::ErrorResponse(denied)),
         ] {
             let answer = AuthorizationAnswer {
-                status: Some(Status { code: 7, ..Status::default() }),
-                http_response: Some(http_response),
+                status: Some(status.encode_to_vec().into()),
+                http_response: Some(encoded),
                 dynamic_metadata: metadata().encode_to_vec(),
             };
-            let response = CheckResponse::decode(&*answer.encode_to_vec()).unwrap();
-            let AuthorizationAnswer { status, http_response, .. } = answer;
-            assert_eq!(response, CheckResponse { status, http_response, dynamic_metadata: Some(metadata()) });
+            let expected = CheckResponse {
+                status: Some(status.clone()),
+                http_response: Some(http_response),
+                dynamic_metadata: Some(metadata()),
+            };
+            assert_eq!(CheckResponse::decode(&*answer.encode_to_vec()).unwrap(), expected);
         }
         let header = |name: &str| HeaderValue { key: name.to_owned(), ..HeaderValue::default() };
         let answer = RateLimitAnswer {

@@ -116,7 +116,8 @@ impl Services {
             Ok(answer) => {
                 let http = context.request.as_ref().and_then(|request| request.http.as_ref());
                 origin.details = answer.details.clone();
-                Decision::new(answer, &Client::new(http))
+                let key = origin.cache.as_ref().and_then(|used| used.key.as_ref());
+                Decision::new(answer, &Client::new(http), key.map(|key| &*key.encoded))
             }
             Err(error) => {
                 if let DispatchError::Limit(error) = &error {

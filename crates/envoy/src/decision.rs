@@ -1,23 +1,23 @@
 //! Decisions on requests, and the answers to Envoy.
 
+use bytes::Bytes;
 use mixer_adapter_core::proto::Status as RpcStatus;
 use mixer_adapter_engine::{
-    dispatch,
+    EncodedParts, dispatch,
     proto::istio::mixer::v1::{HeaderOperation, RouteDirective, header_operation::Operation},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use prost::Message;
 use tonic::{Code, Status};
 
 use crate::{
-    AuthorizationAnswer, FailureAnswer,
+    AuthorizationAnswer, EncodedResponse, FailureAnswer,
     attributes::is_grpc,
     denial::denied_response,
     headers::{HeaderError, append, removed_header, replace, request_header, response_header},
     proto::envoy::{
         config::core::v3::HeaderValueOption,
-        service::auth::v3::{
-            DeniedHttpResponse, OkHttpResponse, attribute_context::HttpRequest, check_response::HttpResponse,
-        },
+        service::auth::v3::{DeniedHttpResponse, OkHttpResponse, attribute_context::HttpRequest},
         r#type::v3::HttpStatus,
     },
     request_headers::RequestHeaders,
@@ -27,10 +27,10 @@ use crate::{
 /// The decision on a request. It has no default: a missing decision is a failure.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// The request is allowed, with changes of its headers.
-    Allow(OkHttpResponse),
-    /// An adapter denied the request.
-    Deny(RpcStatus, DeniedHttpResponse),
+    /// The request is allowed, with changes of its headers: an encoded [`OkHttpResponse`].
+    Allow(Bytes),
+    /// An adapter denied the request. The second status, which Envoy receives, and the [`DeniedHttpResponse`] are encoded.
+    Deny(RpcStatus, [Bytes; 2]),
     /// The request could not be checked.
     Fail(String),
 }
@@ -62,21 +62,34 @@ impl<'r> Client<'r> {
 
 impl Decision {
     /// Decides by the engine's answer. An allowed request whose header operations cannot be applied has failed: without them it
-    /// is not the request that the rules allowed.
-    pub(crate) fn new(answer: dispatch::CheckAnswer, client: &Client<'_>) -> Self {
-        let directive = answer.directive.unwrap_or_default();
-        match answer.status.code {
-            0 => match changes(&directive, client) {
-                Ok(changes) => Self::Allow(changes),
+    /// is not the request that the rules allowed. Requests with the same cached answer share its encoded `parts`.
+    pub(crate) fn new(
+        answer: dispatch::CheckAnswer,
+        client: &Client<'_>,
+        parts: Option<&EncodedParts>,
+    ) -> Self {
+        let none = RouteDirective::default();
+        let directive = answer.directive.as_deref().unwrap_or(&none);
+        let is_allowed = answer.status.code == 0;
+        let shared = parts
+            .filter(|_| !is_allowed || !depends_on_request(directive))
+            .map(|parts| &parts.responses[usize::from(!is_allowed && client.is_grpc())]);
+        let encoded = match shared.and_then(|shared| shared.get()) {
+            Some(encoded) => encoded.clone(),
+            None => match encode(&answer.status, directive, client) {
+                Ok(encoded) => match shared {
+                    Some(shared) => shared.get_or_init(|| encoded).clone(),
+                    None => encoded,
+                },
                 Err(error) => {
                     let rules = answer.details.rules.join(", ");
-                    Self::Fail(format!("{error} (set by one of the rules {rules})"))
+                    return Self::Fail(format!("{error} (set by one of the rules {rules})"));
                 }
             },
-            _ => {
-                let response = denied_response(&answer.status, directive, client);
-                Self::Deny(answer.status, response)
-            }
+        };
+        match encoded {
+            [_, changes] if is_allowed => Self::Allow(changes),
+            encoded => Self::Deny(answer.status, encoded),
         }
     }
 
@@ -97,17 +110,20 @@ impl Decision {
         metadata: Vec<u8>,
         header: Option<(&str, &str)>,
     ) -> Result<AuthorizationAnswer, Status> {
-        let header = header.map(|(name, value)| replace(name.to_owned(), value));
+        let headers: Vec<_> =
+            header.map(|(name, value)| replace(name.to_owned(), value)).into_iter().collect();
         let (status, response) = match self {
-            Self::Allow(mut changes) => {
-                changes.headers.extend(header.clone());
-                changes.response_headers_to_add.extend(header);
-                (RpcStatus::default(), HttpResponse::OkResponse(changes))
+            Self::Allow(changes) => {
+                let added = OkHttpResponse {
+                    headers: headers.clone(),
+                    response_headers_to_add: headers,
+                    ..OkHttpResponse::default()
+                };
+                (Bytes::new(), EncodedResponse::Allowed(merged(changes, &added)))
             }
-            Self::Deny(status, mut denied) => {
-                let code = grpc_code(status.code);
-                denied.headers.extend(header);
-                (RpcStatus { code, ..status }, HttpResponse::DeniedResponse(denied))
+            Self::Deny(_, [status, denied]) => {
+                let added = DeniedHttpResponse { headers, ..DeniedHttpResponse::default() };
+                (status, EncodedResponse::Denied(merged(denied, &added)))
             }
             Self::Fail(reason) => match failure_answer {
                 FailureAnswer::Unavailable => return Err(Status::unavailable(reason)),
@@ -116,10 +132,10 @@ impl Decision {
                         RpcStatus { code: Code::Unavailable.into(), message: reason, details: Vec::new() };
                     let response = DeniedHttpResponse {
                         status: Some(HttpStatus { code: 503 }),
-                        headers: header.into_iter().collect(),
+                        headers,
                         ..DeniedHttpResponse::default()
                     };
-                    (status, HttpResponse::ErrorResponse(response))
+                    (status.encode_to_vec().into(), EncodedResponse::Failed(response.encode_to_vec().into()))
                 }
             },
         };
@@ -131,10 +147,43 @@ impl Decision {
     }
 }
 
+/// Encodes the status that Envoy receives, and the response.
+fn encode(
+    status: &RpcStatus,
+    directive: &RouteDirective,
+    client: &Client<'_>,
+) -> Result<[Bytes; 2], HeaderError> {
+    if status.code == 0 {
+        return Ok([Bytes::new(), changes(directive, client)?.encode_to_vec().into()]);
+    }
+    let response = denied_response(status, directive, client);
+    let status = RpcStatus { code: grpc_code(status.code), ..status.clone() };
+    Ok([status.encode_to_vec().into(), response.encode_to_vec().into()])
+}
+
+/// Adds the elements of a message to the lists of an encoded one: the encoding of both is one after the other.
+fn merged(encoded: Bytes, added: &impl Message) -> Bytes {
+    let length = added.encoded_len();
+    if length == 0 {
+        return encoded;
+    }
+    let mut merged = Vec::with_capacity(encoded.len() + length);
+    merged.extend_from_slice(&encoded);
+    added.encode_raw(&mut merged);
+    merged.into()
+}
+
 /// The operation prefix of query parameters: `?user` is the parameter `user`.
 const PARAMETER: char = '?';
 
 const PATH: &str = ":path";
+
+/// Returns whether the changes of an allowed request depend on its headers or its path.
+fn depends_on_request(directive: &RouteDirective) -> bool {
+    let mut operations = directive.request_header_operations.iter();
+    operations
+        .any(|operation| operation.operation() == Operation::Append || operation.name.starts_with(PARAMETER))
+}
 
 /// Returns the changes of an allowed request.
 fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResponse, HeaderError> {

@@ -16,7 +16,7 @@ use crate::{
 /// Returns the response to a denied request. A header that must not be sent is omitted: the request remains denied.
 pub(crate) fn denied_response(
     status: &RpcStatus,
-    directive: RouteDirective,
+    directive: &RouteDirective,
     client: &Client<'_>,
 ) -> DeniedHttpResponse {
     let code = match directive.direct_response_code {
@@ -34,9 +34,9 @@ pub(crate) fn denied_response(
             }
         }
     }
-    let body = match directive.direct_response_body {
-        body if body.is_empty() => format!("{}:{}", status_name(grpc_code(status.code)), status.message),
-        body => body,
+    let body = match &*directive.direct_response_body {
+        "" => format!("{}:{}", status_name(grpc_code(status.code)), status.message),
+        body => body.to_owned(),
     };
     if client.is_grpc() {
         // Envoy would derive another code from the HTTP status. It takes the message from the body; the header is for grpc-web

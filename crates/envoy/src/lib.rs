@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 pub use access_log::AccessLogServer;
-pub use answer::{AuthorizationAnswer, RateLimitAnswer};
+pub use answer::{AuthorizationAnswer, EncodedResponse, RateLimitAnswer};
 pub use attributes::{HostPattern, HostPatternError};
 pub use counters::Counters;
 pub use headers::{AddedHeader, AddedHeaderError};

@@ -1,7 +1,7 @@
 //! Metadata of answers, which Envoy passes to the access log and to later filters.
 
 use mixer_adapter_engine::{
-    CheckOutcome, EncodedParts, QuotaMode,
+    CheckOutcome, QuotaMode,
     dispatch::{AnswerDetails, CacheUse, QuotaDimensions},
 };
 
@@ -38,24 +38,26 @@ pub(crate) fn decision_metadata(
             metadata.text("source_principal", principal);
         }
         let encoded = cache.and_then(|cache| cache.key.as_ref()).map(|key| {
-            key.encoded.get_or_init(|| EncodedParts {
-                details: entries(|metadata| write_details(metadata, details)),
-                names: entries(|metadata| {
-                    metadata.texts("key", key.names.iter().take(MAX_NAMES).map(|name| &**name));
-                }),
+            key.encoded.metadata.get_or_init(|| {
+                [
+                    entries(|metadata| write_details(metadata, details)),
+                    entries(|metadata| {
+                        metadata.texts("key", key.names.iter().take(MAX_NAMES).map(|name| &**name));
+                    }),
+                ]
             })
         });
         match encoded {
-            Some(encoded) => metadata.encoded(&encoded.details),
+            Some([details, _]) => metadata.encoded(details),
             None => write_details(metadata, details),
         }
         if let Some(CacheUse { outcome, key, .. }) = cache {
             metadata.nested("cache", |metadata| {
                 metadata.text("outcome", outcome.name());
-                if let (Some(key), Some(encoded)) = (key, encoded) {
+                if let (Some(key), Some([_, names])) = (key, encoded) {
                     metadata.number("valid_for_seconds", key.valid_for.as_secs_f64());
                     // Names of attributes, without their values.
-                    metadata.encoded(&encoded.names);
+                    metadata.encoded(names);
                 }
             });
         }

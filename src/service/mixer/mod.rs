@@ -306,7 +306,7 @@ async fn answer(
             valid_duration: Some(answer.valid_duration),
             valid_use_count: answer.valid_use_count,
             referenced_attributes: Some(referenced(request, known_words)),
-            route_directive: answer.directive,
+            route_directive: answer.directive.map(Arc::unwrap_or_clone),
         }),
         quotas: Default::default(),
     };

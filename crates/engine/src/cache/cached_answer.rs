@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::signature::names_size;
@@ -14,6 +15,10 @@ use crate::{References, answer::CheckAnswer, resource_counts::AnswerOrigin};
 /// The validity of an expired answer that is used because a backend is down. Afterwards it is evaluated again.
 const STALE_VALIDITY: Duration = Duration::from_secs(1);
 
+/// The maximum size of both encoded responses to a denial in units of its size: each has the text twice, and the response to clients of gRPC has
+/// it once more, percent-encoded.
+const DENIAL_FORMS: usize = 7;
+
 /// An answer and its life.
 #[derive(Clone, Debug)]
 pub(super) struct CachedAnswer {
@@ -21,7 +26,7 @@ pub(super) struct CachedAnswer {
     references: Arc<References>,
     origin: Arc<AnswerOrigin>,
     names: Arc<[Box<str>]>,
-    encoded: Arc<OnceLock<EncodedParts>>,
+    encoded: Arc<EncodedParts>,
     /// When it was evaluated.
     pub(super) created: Instant,
     expires: Instant,
@@ -71,16 +76,16 @@ pub struct AnswerKey {
     /// Attributes, such as `request.path`, and keys of maps, such as `request.headers[x-user]`.
     pub names: Arc<[Box<str>]>,
     /// The parts of a response that a service encodes once for all uses of the answer.
-    pub encoded: Arc<OnceLock<EncodedParts>>,
+    pub encoded: Arc<EncodedParts>,
 }
 
-/// Parts of an answer as a service encodes them.
-#[derive(Clone, Debug, Default)]
+/// Parts of an answer as a service encodes them, each when it is first needed.
+#[derive(Debug, Default)]
 pub struct EncodedParts {
-    /// Its [details](crate::dispatch::AnswerDetails).
-    pub details: Box<[u8]>,
-    /// The names of the parts of its key.
-    pub names: Box<[u8]>,
+    /// Its [details](crate::dispatch::AnswerDetails), and the names of the parts of its key.
+    pub metadata: OnceLock<[Box<[u8]>; 2]>,
+    /// Its status and its response, for clients of HTTP and for clients of gRPC.
+    pub responses: [OnceLock<[Bytes; 2]>; 2],
 }
 
 impl CachedAnswer {
@@ -149,7 +154,10 @@ impl CachedAnswer {
     pub(super) fn size(&self) -> usize {
         let details = &self.answer.details;
         let rules: usize = details.rules.iter().map(|rule| rule.len()).sum();
-        let encoded = size_of::<EncodedParts>() + details.size() + rules + names_size(&self.names);
+        let forms = if self.answer.status.code == 0 { 1 } else { DENIAL_FORMS };
+        let responses = forms * self.answer.encoded_len();
+        let encoded =
+            size_of::<EncodedParts>() + details.size() + rules + names_size(&self.names) + responses;
         let contents = self.answer.size()
             + self.references.size()
             + self.origin.size()

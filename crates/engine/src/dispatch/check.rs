@@ -303,7 +303,7 @@ fn finish(mut merged: MergedResult, details: AnswerDetails, evaluator: Evaluator
         valid_duration: merged.valid_duration,
         valid_use_count: merged.valid_use_count,
         max_uses: merged.max_uses,
-        directive: merged.directive.take(),
+        directive: merged.directive.take().map(Arc::new),
         status: merged.into_status(),
         details: Arc::new(details),
     }

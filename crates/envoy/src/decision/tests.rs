@@ -5,9 +5,11 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use mixer_adapter_core::framework::status::status_name;
 use mixer_adapter_engine::dispatch::AnswerDetails;
-use prost::Message as _;
 
-use crate::proto::envoy::config::core::v3::{HeaderMap, HeaderValue};
+use crate::proto::envoy::{
+    config::core::v3::{HeaderMap, HeaderValue},
+    service::auth::v3::{CheckResponse, check_response::HttpResponse},
+};
 
 use super::{
     Operation::{Append, Remove, Replace},
@@ -20,9 +22,19 @@ fn answer(code: i32, message: &str, directive: Option<RouteDirective>) -> dispat
         valid_duration: prost_types::Duration::default(),
         valid_use_count: 0,
         max_uses: None,
-        directive,
+        directive: directive.map(Arc::new),
         details: Arc::new(AnswerDetails { rules: vec!["r1.rule.shop".into()], ..AnswerDetails::default() }),
     }
+}
+
+/// Returns the response that Envoy reads, with an additional header.
+fn respond(
+    decision: Decision,
+    failure_answer: FailureAnswer,
+    header: Option<(&str, &str)>,
+) -> Result<CheckResponse, Status> {
+    let answer = decision.into_response(failure_answer, Vec::new(), header)?;
+    Ok(CheckResponse::decode(&*answer.encode_to_vec()).unwrap())
 }
 
 /// Decodes `grpc-status-details-bin` as gRPC clients do: to a status.
@@ -31,9 +43,8 @@ fn details_of_a_denial_reach_envoy_and_grpc_clients() {
     let detail = mixer_adapter_core::proto::Any { type_url: "t/a.B".to_owned(), value: vec![1].into() };
     let mut denied = answer(16, "who?", None);
     denied.status.details.push(detail.clone());
-    let metadata = Vec::new();
     let decision = decide(denied.clone(), &[("content-type", "application/grpc")]);
-    let response = decision.into_response(FailureAnswer::Unavailable, metadata.clone(), None).unwrap();
+    let response = respond(decision, FailureAnswer::Unavailable, None).unwrap();
     assert_eq!(response.status.as_ref().unwrap().details, [detail]);
     let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
     let sent = sent.headers.into_iter().map(|option| option.header.unwrap());
@@ -42,7 +53,7 @@ fn details_of_a_denial_reach_envoy_and_grpc_clients() {
     let status = RpcStatus::decode(&*STANDARD_NO_PAD.decode(header.value).unwrap()).unwrap();
     assert_eq!(status, denied.status);
 
-    let response = decide(denied, &[]).into_response(FailureAnswer::Unavailable, metadata, None).unwrap();
+    let response = respond(decide(denied, &[]), FailureAnswer::Unavailable, None).unwrap();
     let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
     assert!(sent.headers.is_empty(), "not a client of gRPC");
 }
@@ -58,8 +69,8 @@ fn a_client_of_grpc_is_known_by_raw_headers_too() {
     let has_status = |content_type: &str| {
         let headers = vec![header(content_type)];
         let request = HttpRequest { header_map: Some(HeaderMap { headers }), ..HttpRequest::default() };
-        let decision = Decision::new(answer(7, "no", None), &Client::new(Some(&request)));
-        let response = decision.into_response(FailureAnswer::Unavailable, Vec::new(), None).unwrap();
+        let decision = Decision::new(answer(7, "no", None), &Client::new(Some(&request)), None);
+        let response = respond(decision, FailureAnswer::Unavailable, None).unwrap();
         let Some(HttpResponse::DeniedResponse(sent)) = response.http_response else { panic!() };
         sent.headers.iter().any(|option| option.header.as_ref().unwrap().key == "grpc-status")
     };
@@ -82,7 +93,7 @@ fn request(headers: &[(&str, &str)]) -> HttpRequest {
 }
 
 fn decide(answer: dispatch::CheckAnswer, headers: &[(&str, &str)]) -> Decision {
-    Decision::new(answer, &Client::new(Some(&request(headers))))
+    Decision::new(answer, &Client::new(Some(&request(headers))), None)
 }
 
 fn allow(request: &[(&str, Operation, &str)], response: &[(&str, Operation, &str)]) -> Decision {
@@ -106,14 +117,14 @@ fn written(headers: &[HeaderValueOption]) -> Vec<(&str, &str, bool, i32)> {
 
 fn changes_of(decision: Decision) -> OkHttpResponse {
     match decision {
-        Decision::Allow(changes) => changes,
+        Decision::Allow(changes) => OkHttpResponse::decode(changes).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
 fn denial_of(decision: Decision) -> DeniedHttpResponse {
     match decision {
-        Decision::Deny(_, denied) => denied,
+        Decision::Deny(_, [_, denied]) => DeniedHttpResponse::decode(denied).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -129,7 +140,7 @@ fn direct(code: u32, body: &str, headers: &[(&str, Operation, &str)]) -> Option<
 
 #[test]
 fn every_answer_has_a_status_and_a_response_that_agree() {
-    let respond = |decision: Decision, answer| decision.into_response(answer, Vec::new(), None);
+    let respond = |decision, answer| respond(decision, answer, None);
     let allowed = respond(decide(answer(0, "", None), &[]), FailureAnswer::Unavailable).unwrap();
     assert_eq!(allowed.status, Some(RpcStatus::default()));
     assert_eq!(allowed.http_response, Some(HttpResponse::OkResponse(OkHttpResponse::default())));
@@ -212,7 +223,7 @@ fn a_parameter_of_the_query_is_changed_in_the_path_and_cannot_become_two() {
             ..RouteDirective::default()
         };
         let request = HttpRequest { path: path.to_owned(), ..HttpRequest::default() };
-        let decision = Decision::new(answer(0, "", Some(directive)), &Client::new(Some(&request)));
+        let decision = Decision::new(answer(0, "", Some(directive)), &Client::new(Some(&request)), None);
         assert_eq!(written(&changes_of(decision).headers), [(":path", changed, false, 2)], "{path}");
     }
 }
@@ -256,9 +267,7 @@ fn a_header_that_must_not_be_sent_is_named_with_the_rules() {
 
 #[test]
 fn the_id_of_the_decision_is_a_header_of_every_answer_on_request() {
-    let respond = |decision: Decision| {
-        decision.into_response(FailureAnswer::ErrorResponse, Vec::new(), Some(("x-decision-id", "1-a")))
-    };
+    let respond = |decision| respond(decision, FailureAnswer::ErrorResponse, Some(("x-decision-id", "1-a")));
     let expected = [("x-decision-id", "1-a", false, 2)];
     let Some(HttpResponse::OkResponse(allowed)) =
         respond(decide(answer(0, "", None), &[])).unwrap().http_response
@@ -279,6 +288,36 @@ fn the_id_of_the_decision_is_a_header_of_every_answer_on_request() {
         panic!()
     };
     assert_eq!(written(&failed.headers), expected);
+}
+
+#[test]
+fn a_cached_answer_is_encoded_once_for_each_form_unless_it_depends_on_the_request() {
+    let changed = |request: &[_], response: &[_]| RouteDirective {
+        request_header_operations: operations_of(request),
+        response_header_operations: operations_of(response),
+        ..RouteDirective::default()
+    };
+    for (answer, are_encoded) in [
+        (answer(0, "", None), [true, false]),
+        (answer(0, "", Some(changed(&[("x-user", Replace, "a")], &[("x-a", Append, "1")]))), [true, false]),
+        (answer(0, "", Some(changed(&[("x-there", Append, "2")], &[]))), [false, false]),
+        (answer(0, "", Some(changed(&[("?user", Replace, "a")], &[]))), [false, false]),
+        (answer(7, "no", direct(401, "who?", &[("x-a", Replace, "1")])), [true, true]),
+    ] {
+        let parts = EncodedParts::default();
+        let grpc = ("content-type", "application/grpc");
+        for headers in [&[][..], &[("x-there", "1")], &[grpc], &[("x-there", "1")], &[grpc]] {
+            let request = request(headers);
+            for header in [None, Some(("x-decision-id", "1-a"))] {
+                let respond = |parts| {
+                    let decision = Decision::new(answer.clone(), &Client::new(Some(&request)), parts);
+                    respond(decision, FailureAnswer::Unavailable, header).unwrap()
+                };
+                assert_eq!(respond(Some(&parts)), respond(None), "{answer:?} {headers:?}");
+            }
+        }
+        assert_eq!(parts.responses.each_ref().map(|part| part.get().is_some()), are_encoded, "{answer:?}");
+    }
 }
 
 #[test]

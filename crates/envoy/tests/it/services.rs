@@ -4,14 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use mixer_adapter_engine::{Mixer, Snapshot, dispatch::Caller};
 use mixer_adapter_envoy::{
-    AuthorizationAnswer, Options, Services,
+    AuthorizationAnswer, EncodedResponse, Options, Services,
     proto::envoy::{
         extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
         service::{
             auth::v3::{
                 AttributeContext, CheckRequest,
                 attribute_context::{HttpRequest, Request},
-                check_response::HttpResponse,
             },
             ratelimit::v3::{RateLimitRequest, rate_limit_response::Code},
         },
@@ -35,8 +34,8 @@ fn check_of(path: &str) -> CheckRequest {
 }
 
 fn is_allowed(response: &AuthorizationAnswer) -> bool {
-    response.status.as_ref().unwrap().code == 0
-        && matches!(response.http_response, Some(HttpResponse::OkResponse(_)))
+    response.status.as_ref().is_some_and(|status| status.is_empty())
+        && matches!(response.http_response, Some(EncodedResponse::Allowed(_)))
 }
 
 #[tokio::test]

@@ -7,13 +7,13 @@ use mixer_adapter_engine::{
     dispatch::{Caller, FailurePolicy, OnFailure},
 };
 use mixer_adapter_envoy::{
-    AuthorizationAnswer, Options, Services,
+    AuthorizationAnswer, EncodedResponse, Options, Services,
     proto::envoy::service::auth::v3::{
-        AttributeContext, CheckRequest,
+        AttributeContext, CheckRequest, DeniedHttpResponse,
         attribute_context::{HttpRequest, Request},
-        check_response::HttpResponse,
     },
 };
+use prost::Message as _;
 use tokio::{runtime::Handle, time::Instant};
 use tonic::Status;
 
@@ -116,9 +116,10 @@ async fn a_denial_takes_precedence_over_failures_whatever_their_treatment_and_or
         ] {
             for order in [Order::DenyingFirst, Order::FailingFirst] {
                 let answer = part.check(order, policy).await.unwrap();
-                let Some(HttpResponse::DeniedResponse(denied)) = answer.http_response else {
+                let Some(EncodedResponse::Denied(denied)) = answer.http_response else {
                     panic!("{policy:?} {order:?} {}", part.text)
                 };
+                let denied = DeniedHttpResponse::decode(denied).unwrap();
                 assert_eq!(
                     (denied.status.unwrap().code, &*denied.body),
                     (403, "PERMISSION_DENIED:denying.handler.istio-system:closed")
@@ -143,7 +144,7 @@ async fn a_failure_without_a_denial_is_treated_by_the_policy() {
             ),
         ] {
             let answer = part.check(Order::FailingOnly, policy).await;
-            let is_allowed = answer.ok().map(|answer| answer.status.unwrap().code == 0);
+            let is_allowed = answer.ok().map(|answer| answer.status.unwrap().is_empty());
             assert_eq!(is_allowed, outcome, "{} {policy:?}", part.text);
         }
     }
