@@ -1,4 +1,5 @@
-//! What a source costs: one resource of many changed, and many sinks. In bytes, in time until a sink has it, and in memory.
+//! What a source costs: one resource of many changed, and many sinks. In bytes, in time until a sink has it, in CPU, and in
+//! memory. An argument selects `change` or `crowd`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod change;
@@ -13,6 +14,11 @@ fn main() {
     if crowd::source() {
         return;
     }
-    change::run();
-    crowd::run();
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    if "change".contains(&filter) {
+        change::run();
+    }
+    if "crowd".contains(&filter) {
+        crowd::run();
+    }
 }
