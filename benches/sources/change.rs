@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 use crate::{
-    client::{Client, Protocol},
+    client::{Client, FRAME, Protocol},
     served::Served,
 };
 
@@ -36,7 +36,7 @@ pub(crate) fn run() {
 async fn measure(protocol: Protocol, resources: u32) {
     let mut served = Served::start(resources).await;
     let start = Instant::now();
-    let mut client = Client::dial(served.address, protocol).await;
+    let mut client = Client::dial(served.address, protocol, FRAME).await;
     let (count, whole) = client.take().await;
     let first = start.elapsed();
     assert_eq!(count, resources as usize);

@@ -24,15 +24,20 @@ pub(crate) enum Protocol {
     XdsDelta,
 }
 
+/// The longest frame that sinks of this program accept, in bytes.
+pub(crate) const FRAME: u32 = 256 << 10;
+/// The longest frame that Envoy and gRPC for Go accept.
+pub(crate) const SHORT_FRAME: u32 = 16 << 10;
+
 pub(crate) enum Client {
     Mcp { incremental: bool, up: mpsc::Sender<RequestResources>, down: Streaming<Resources> },
     Xds { up: mpsc::Sender<DeltaDiscoveryRequest>, down: Streaming<DeltaDiscoveryResponse> },
 }
 
 impl Client {
-    pub(crate) async fn dial(address: SocketAddr, protocol: Protocol) -> Self {
+    pub(crate) async fn dial(address: SocketAddr, protocol: Protocol, frame: u32) -> Self {
         let channel = Channel::from_shared(format!("http://{address}")).unwrap();
-        let channel = channel.tcp_nodelay(true).connect().await.unwrap();
+        let channel = channel.tcp_nodelay(true).max_frame_size(frame).connect().await.unwrap();
         match protocol {
             Protocol::McpFull | Protocol::McpIncremental => {
                 let incremental = protocol == Protocol::McpIncremental;

@@ -11,7 +11,7 @@ use std::{
 use tokio::{runtime::Builder, sync::mpsc};
 
 use crate::{
-    client::{Client, Protocol},
+    client::{Client, FRAME, Protocol, SHORT_FRAME},
     served::Served,
 };
 
@@ -19,6 +19,8 @@ use crate::{
 const ASKED: &str = "SOURCES_CROWD";
 /// Says to one that it is to be the source, of how many resources.
 const SOURCE: &str = "SOURCES_SOURCE";
+/// The name of xDS with sinks that accept short frames only.
+const SHORT_FRAMES: &str = "xds-16k-frames";
 const SINKS: usize = 1_000;
 const RESOURCES: [u32; 2] = [100, 10_000];
 const CHANGES: usize = 5;
@@ -26,14 +28,16 @@ const CHANGES: usize = 5;
 pub(crate) struct Crowd {
     address: SocketAddr,
     protocol: Protocol,
+    frame: u32,
 }
 
 impl Crowd {
     pub(crate) fn asked_for() -> Option<Self> {
         let asked = env::var(ASKED).ok()?;
         let (address, protocol) = asked.split_once(' ').unwrap();
+        let frame = if protocol == SHORT_FRAMES { SHORT_FRAME } else { FRAME };
         let protocol = if protocol == "mcp" { Protocol::McpIncremental } else { Protocol::XdsDelta };
-        Some(Self { address: address.parse().unwrap(), protocol })
+        Some(Self { address: address.parse().unwrap(), protocol, frame })
     }
 
     /// Prints a line when all sinks have the first state, and one for each change when all have it.
@@ -43,7 +47,7 @@ impl Crowd {
             let (took, mut takes) = mpsc::channel(SINKS);
             for _ in 0..SINKS {
                 let took = took.clone();
-                let mut client = Client::dial(self.address, self.protocol).await;
+                let mut client = Client::dial(self.address, self.protocol, self.frame).await;
                 tokio::spawn(async move {
                     loop {
                         client.take().await;
@@ -105,7 +109,9 @@ pub(crate) fn run() {
         "all have a change, ms",
         "bytes a sink"
     );
-    for (protocol, resources) in RESOURCES.into_iter().flat_map(|n| [("mcp", n), ("xds", n)]) {
+    let sources =
+        RESOURCES.into_iter().flat_map(|n| ["mcp", "xds", SHORT_FRAMES].map(|protocol| (protocol, n)));
+    for (protocol, resources) in sources {
         let source =
             Command::new(env::current_exe().unwrap()).env(SOURCE, format!("{protocol} {resources}")).status();
         assert!(source.unwrap().success());

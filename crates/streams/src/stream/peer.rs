@@ -32,6 +32,9 @@ use mixer_adapter_net::{
 /// The limit on connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The longest frame of HTTP/2 that a peer may send, in bytes: a large push costs a source much less in few frames.
+const MAX_FRAME: u32 = 256 << 10;
+
 /// A peer to dial, as in `mcp://host:port`, or with TLS `mcps://host:port`. The scheme is for logs.
 #[derive(Clone, Debug)]
 pub struct Peer {
@@ -172,6 +175,7 @@ impl Peer {
             .user_agent(concat!("mixer-adapter/", env!("CARGO_PKG_VERSION")))?
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
+            .max_frame_size(MAX_FRAME)
             .http2_keep_alive_interval(self.keepalive.interval)
             .keep_alive_timeout(self.keepalive.timeout)
             .keep_alive_while_idle(true))
@@ -201,4 +205,31 @@ where
         .await
         .map_err(|error| Status::unavailable(format!("the connection is not ready: {}", error.into())))?;
     grpc.streaming(tonic::Request::new(requests), path, ProstCodec::default()).await
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::{io::AsyncReadExt as _, net::TcpListener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_may_send_long_frames() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = Peer::new(listener.local_addr().unwrap().to_string());
+        let settings = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // The preface, and the header of SETTINGS with its length.
+            let mut begin = [0; 24 + 9];
+            stream.read_exact(&mut begin).await.unwrap();
+            let mut settings = vec![0; usize::from(begin[26])];
+            stream.read_exact(&mut settings).await.unwrap();
+            settings
+        };
+        let (_channel, settings) = tokio::join!(peer.connect(), settings);
+        // SETTINGS_MAX_FRAME_SIZE.
+        let longest = settings.chunks(6).find(|setting| setting[..2] == [0, 5]).unwrap();
+        assert_eq!(longest[2..], MAX_FRAME.to_be_bytes());
+    }
 }
