@@ -1,5 +1,7 @@
 //! Decisions on requests, and the answers to Envoy.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 use mixer_adapter_core::proto::Status as RpcStatus;
 use mixer_adapter_engine::{
@@ -38,25 +40,28 @@ pub(crate) enum Decision {
 /// The parts of a request that determine the form of its answer.
 #[derive(Debug)]
 pub(crate) struct Client<'r> {
-    /// The headers of an HTTP request; `None` for a connection.
-    headers: Option<RequestHeaders<'r>>,
-    path: &'r str,
-    is_grpc: bool,
+    /// `None` for a connection.
+    http: Option<&'r HttpRequest>,
+    /// Read on first use: few answers depend on them.
+    headers: OnceCell<RequestHeaders<'r>>,
 }
 
 impl<'r> Client<'r> {
     pub(crate) fn new(http: Option<&'r HttpRequest>) -> Self {
-        let headers = http.map(RequestHeaders::of);
-        let is_grpc = is_grpc(headers.as_ref().and_then(|headers| headers.get("content-type")));
-        Self { headers, path: http.map_or("", |http| &http.path), is_grpc }
+        Self { http, headers: OnceCell::new() }
     }
 
     pub(crate) fn is_grpc(&self) -> bool {
-        self.is_grpc
+        is_grpc(self.header("content-type"))
     }
 
-    fn has_header(&self, name: &str) -> bool {
-        self.headers.as_ref().is_some_and(|headers| headers.get(name).is_some())
+    fn header(&self, name: &str) -> Option<&str> {
+        let http = self.http?;
+        self.headers.get_or_init(|| RequestHeaders::of(http)).get(name)
+    }
+
+    fn path(&self) -> &str {
+        self.http.map_or("", |http| &http.path)
     }
 }
 
@@ -192,7 +197,7 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
     for operation in &directive.request_header_operations {
         let HeaderOperation { name, value, .. } = operation;
         if let Some(parameter) = name.strip_prefix(PARAMETER) {
-            let path = path.get_or_insert_with(|| client.path.to_owned());
+            let path = path.get_or_insert_with(|| client.path().to_owned());
             *path = change_query(path, parameter, operation);
             continue;
         }
@@ -216,7 +221,8 @@ fn changes(directive: &RouteDirective, client: &Client<'_>) -> Result<OkHttpResp
             }
             Operation::Append => {
                 let name = request_header(name, value)?;
-                let is_of_client = !take(&mut changes.headers_to_remove, &name) && client.has_header(&name);
+                let is_of_client =
+                    !take(&mut changes.headers_to_remove, &name) && client.header(&name).is_some();
                 // Envoy drops values to append to a header that does not exist.
                 let exists = is_of_client || changes.headers.iter().any(|header| has_name(header, &name));
                 let header = if exists { append(name, value) } else { replace(name, value) };
