@@ -223,15 +223,7 @@ async fn receive_body(State(memory): State<Arc<Semaphore>>, request: Request, ne
     let (head, body) = request.into_parts();
     match timeout(BODY_TIMEOUT, received(body, &memory)).await {
         Ok(Ok((body, _memory))) => next.run(Request::from_parts(head, body)).await,
-        Ok(Err(ReceiveError::NoMemory)) => {
-            let reason = format!("the bodies of all requests have at most {MAX_BODIES} bytes; try again\n");
-            (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
-        }
-        Ok(Err(ReceiveError::TooLong)) => {
-            let reason = format!("the body of a request has at most {MAX_BODY} bytes\n");
-            (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response()
-        }
-        Ok(Err(ReceiveError::Ended)) => StatusCode::BAD_REQUEST.into_response(),
+        Ok(Err(refused)) => refused,
         Err(_) => {
             let reason = format!("the body did not arrive within {} s\n", BODY_TIMEOUT.as_secs());
             (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")], reason).into_response()
@@ -239,31 +231,30 @@ async fn receive_body(State(memory): State<Arc<Semaphore>>, request: Request, ne
     }
 }
 
-/// The reason that a body was not received.
-#[derive(Debug)]
-enum ReceiveError {
-    TooLong,
-    NoMemory,
-    Ended,
-}
-
 /// Receives a body, and takes memory for the bytes that have arrived. Its parts are copied, because each part would hold the whole
 /// read buffer.
-async fn received(body: Body, memory: &Semaphore) -> Result<(Body, SemaphorePermit<'_>), ReceiveError> {
+async fn received(body: Body, memory: &Semaphore) -> Result<(Body, SemaphorePermit<'_>), Response> {
+    let too_long = || {
+        let reason = format!("the body of a request has at most {MAX_BODY} bytes\n");
+        (StatusCode::PAYLOAD_TOO_LARGE, reason).into_response()
+    };
     let take = |bytes| {
-        let bytes = u32::try_from(bytes).map_err(|_| ReceiveError::TooLong)?;
-        memory.try_acquire_many(bytes).map_err(|_| ReceiveError::NoMemory)
+        let bytes = u32::try_from(bytes).map_err(|_| too_long())?;
+        memory.try_acquire_many(bytes).map_err(|_| {
+            let reason = format!("the bodies of all requests have at most {MAX_BODIES} bytes; try again\n");
+            (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+        })
     };
     let mut taken = take(0)?;
     if body.size_hint().lower() > MAX_BODY as u64 {
-        return Err(ReceiveError::TooLong);
+        return Err(too_long());
     }
     let mut parts = body.into_data_stream();
     let mut whole = Vec::new();
     while let Some(part) = parts.next().await {
-        let part = part.map_err(|_| ReceiveError::Ended)?;
+        let part = part.map_err(|_| StatusCode::BAD_REQUEST.into_response())?;
         if part.len() > MAX_BODY - whole.len() {
-            return Err(ReceiveError::TooLong);
+            return Err(too_long());
         }
         taken.merge(take(part.len())?);
         whole.extend_from_slice(&part);
