@@ -139,8 +139,9 @@ impl ConfigArgs {
     /// Reads the first state of a server.
     fn read_server(&self, url: &ConfigUrl, filter: &CollectionFilter) -> anyhow::Result<Parsed> {
         if url.is_tls() {
-            return Err(usage!("{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads")
-            .into());
+            anyhow::bail!(usage!(
+                "{url}: this command has no certificates; `watch {url} --once --write DIR` writes files that it reads"
+            ));
         }
         let collections = filter.collections().iter().map(Wanted::required).collect();
         let settings = SourceSettings::new(&self.default_config_namespace).collections(collections);
@@ -158,10 +159,9 @@ impl ConfigArgs {
         let mut all = match (&self.config[..], sample) {
             ([], Some(sample)) => config::parse(sample, SAMPLE, &self.default_config_namespace),
             ([], None) => {
-                return Err(usage!(
+                anyhow::bail!(usage!(
                     "--config: required, because this program has no sample configuration; write a directory"
-                )
-                .into());
+                ))
             }
             _ => Parsed::default(),
         };

@@ -55,10 +55,9 @@ fn filter(log: &str) -> anyhow::Result<EnvFilter> {
         is_word && part.parse::<LevelFilter>().is_err()
     });
     if let Some(part) = misspelt {
-        return Err(usage!(
+        anyhow::bail!(usage!(
             "--log: {part:?} is not a level; write error, warn, info, debug or trace, or the target with its level, such as h2=debug"
-        )
-        .into());
+        ));
     }
     EnvFilter::try_new(without_libraries(log)).with_context(|| {
         format!("--log {log:?} is not a valid filter; write it like info or mixer_adapter=debug,warn")

@@ -88,10 +88,9 @@ impl ClientSecurityArgs {
             })
         });
         if self.token_file.is_some() && !is_tls && !is_local(address) {
-            return Err(usage!(
+            anyhow::bail!(usage!(
                 "--token-file: a token is sent to other machines over TLS only: add --tls-ca-file FILE with the authority of {address}, or --tls for those of the system"
-            )
-            .into());
+            ));
         }
         Ok(ClientSecurity {
             tls: tls.transpose()?,

@@ -122,10 +122,9 @@ impl Validate {
         let mut read_files = 0;
         for url in self.paths.iter().chain(&self.config) {
             let ConfigUrl::Files(path) = url else {
-                let reason = format!(
+                anyhow::bail!(usage!(
                     "{url} is not a file or a directory; `watch {url} --once --write DIR` writes files to validate"
-                );
-                return Err(UsageError(reason).into());
+                ));
             };
             let (files, parsed) = match path.to_str() {
                 Some("-") => (vec![PathBuf::from(STDIN)], vec![self.read_stdin(texts)?]),

@@ -172,9 +172,7 @@ impl Watch {
         }
         let server = self.server.server(&settings).map_err(UsageError::of)?;
         let Some(server) = server else {
-            return Err(
-                usage!("{}: not the URL of a server; write it like mcp://HOST:PORT", self.server).into()
-            );
+            anyhow::bail!(usage!("{}: not the URL of a server; write it like mcp://HOST:PORT", self.server));
         };
         log_args::start(&self.log, false, None)?;
         for Requested { collection, .. } in &self.collections {

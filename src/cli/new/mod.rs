@@ -72,7 +72,7 @@ impl New {
             } else {
                 "is not the name of a crate: up to 63 lower-case letters, digits and `-`, of which the first is a letter"
             };
-            return Err(usage!("`{}` {reason}", self.name).into());
+            anyhow::bail!(usage!("`{}` {reason}", self.name));
         }
         let (values, source) = self.values()?;
         let folder = Path::new(&self.name);
@@ -173,12 +173,8 @@ impl New {
         let known = STANDARD.iter().find(|(name, _)| *name == self.template);
         let Some((name, descriptor)) = known else {
             let names: Vec<&str> = STANDARD.iter().map(|(name, _)| *name).collect();
-            return Err(usage!(
-                "unknown template `{}`; {}",
-                self.template,
-                suggestion(&self.template, &names)
-            )
-            .into());
+            let hint = suggestion(&self.template, &names);
+            anyhow::bail!(usage!("unknown template `{}`; {hint}", self.template));
         };
         let template = DynamicTemplate::new(&DescriptorSet::decode(*descriptor)?)?;
         // The method is named after the type: HandleListEntry.
@@ -194,7 +190,7 @@ impl New {
             return Ok(Some(PathBuf::from(SOURCE)).filter(|tree| is_source(tree)));
         };
         if !is_source(given) {
-            return Err(usage!("{} is not the source tree of mixer-adapter", given.display()).into());
+            anyhow::bail!(usage!("{} is not the source tree of mixer-adapter", given.display()));
         }
         Ok(Some(fs::canonicalize(given)?))
     }

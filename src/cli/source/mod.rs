@@ -133,7 +133,7 @@ impl Source {
             Some(ConfigUrl::Files(directory)) => directory,
             other => {
                 let url = other.map(ToString::to_string).unwrap_or_default();
-                return Err(usage!("{url}: only files can be served; write a directory").into());
+                anyhow::bail!(usage!("{url}: only files can be served; write a directory"));
             }
         };
         let files = FileSource::new(directory, &self.default_config_namespace).with_formats(FILE_FORMATS);

@@ -73,9 +73,7 @@ impl Tour {
                 file.to_string_lossy().into_owned()
             }
             (None, None) => {
-                return Err(
-                    usage!("--config: required, because this program has no configuration to try").into()
-                );
+                anyhow::bail!(usage!("--config: required, because this program has no configuration to try"))
             }
         };
         let envoy = match self.envoy.clone().or_else(install::find) {
