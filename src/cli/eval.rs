@@ -125,7 +125,7 @@ impl Eval {
         let text = read_text(file)
             .map_err(|error| usage!("--cases: {}: cannot read the file: {error}", file.display()))?;
         let mut progress = Progress::new("lines", Some(text.lines().count()));
-        let report = cases::run_observed(&text, self.language.unwrap_or_default(), |line| progress.at(line))
+        let report = cases::run(&text, self.language.unwrap_or_default(), |line| progress.at(line))
             .map_err(|error| usage!("--cases: {}: {error}", file.display()))?;
         drop(progress);
         self.output.print(&cases_json(&report), || format!("{report}\n"))?;

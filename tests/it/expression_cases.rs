@@ -8,7 +8,7 @@ const PROBES: &str = include_str!("../data/expressions/probes.jsonl");
 
 #[test]
 fn edge_cases_have_the_outcome_recorded_from_mixer() {
-    let report = cases::run(PROBES, Language::Cexl).unwrap();
+    let report = cases::run(PROBES, Language::Cexl, |_| {}).unwrap();
     println!("{report}");
     assert!(report.failures.is_empty() && report.skipped.is_empty(), "{report}");
     assert_eq!(report.passed, 252);
@@ -17,7 +17,7 @@ fn edge_cases_have_the_outcome_recorded_from_mixer() {
 #[test]
 fn the_cases_of_istio_s_test_table_have_the_outcome_recorded_from_mixer() {
     let Some(table) = table() else { return };
-    let report = cases::run(&table, Language::Cexl).unwrap();
+    let report = cases::run(&table, Language::Cexl, |_| {}).unwrap();
     println!("{report}");
     assert!(report.failures.is_empty(), "{report}");
     assert_eq!((report.passed, report.skipped.len()), (421, 2));
@@ -31,11 +31,11 @@ fn cel_and_compat_differ_from_the_recorded_outcome_in_four_cases_each() {
         (Language::Cel, ["probe-0003", "probe-0076", "probe-0189", "probe-0286"]),
         (Language::Compat, ["probe-0018", "probe-0076", "probe-0189", "probe-0286"]),
     ] {
-        let report = cases::run(PROBES, language).unwrap();
+        let report = cases::run(PROBES, language, |_| {}).unwrap();
         let failed: Vec<_> = report.failures.iter().map(|failure| failure.id.as_str()).collect();
         assert_eq!(failed, different, "{language:?}: {report}");
         let Some(table) = table() else { return };
-        let report = cases::run(&table, language).unwrap();
+        let report = cases::run(&table, language, |_| {}).unwrap();
         assert!(report.failures.is_empty(), "{language:?}: {report}");
         assert_eq!(report.passed, 421);
     }

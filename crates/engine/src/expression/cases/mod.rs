@@ -53,24 +53,13 @@ pub struct CaseError {
     source: RecordError,
 }
 
-/// Runs all cases of a file in a language; empty lines are skipped. For errors in CEL and COMPAT only the phase is compared:
-/// their records distinguish few kinds.
+/// Runs all cases of a file in a language; empty lines are skipped.
+///
+/// For errors in CEL and COMPAT only the phase is compared: their records distinguish few kinds. `on_line` gets the index of each line before its case is run.
 ///
 /// # Errors
 /// A line is not a case.
-pub fn run(file: &str, language: Language) -> Result<Report, CaseError> {
-    run_observed(file, language, |_| {})
-}
-
-/// Like [`run`]; `on_line` gets the index of each line before its case is run.
-///
-/// # Errors
-/// A line is not a case.
-pub fn run_observed(
-    file: &str,
-    language: Language,
-    mut on_line: impl FnMut(usize),
-) -> Result<Report, CaseError> {
+pub fn run(file: &str, language: Language, mut on_line: impl FnMut(usize)) -> Result<Report, CaseError> {
     let mut report = Report::default();
     for (index, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         on_line(index);

@@ -139,22 +139,15 @@ fn check(
     Ok(Program { language, ast, env, used, patterns, invalid_constants, value_type, depth, span })
 }
 
-/// A failure of the thread that [`on_large_stack`] runs on.
-#[derive(Debug, thiserror::Error)]
-enum ThreadError {
-    #[error("cannot start a thread for this expression: {0}")]
-    Start(io::Error),
-    #[error("the CEL interpreter panicked")]
-    Panic,
-}
-
 /// Runs on a thread whose stack suffices for any expression: the `cel` crate needs more for each level of nesting than
 /// an ordinary thread offers.
-fn on_large_stack<T: Send>(run: impl FnOnce() -> T + Send) -> Result<T, ThreadError> {
+fn on_large_stack<T: Send>(run: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK_SIZE).spawn_scoped(scope, run);
-        let thread = thread.map_err(ThreadError::Start)?;
-        thread.join().map_err(|_| ThreadError::Panic)
+        let thread = thread.map_err(|error| {
+            io::Error::other(format!("cannot start a thread for this expression: {error}"))
+        })?;
+        thread.join().map_err(|_| io::Error::other("the CEL interpreter panicked"))
     })
 }
 
