@@ -17,11 +17,12 @@ use mixer_adapter_core::framework::{log_text::log_text, status::status_name};
 const MAX_ATTRIBUTES: usize = 16 << 10;
 
 /// The service that was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Api {
     /// The Mixer API.
+    #[default]
     Mixer,
     /// A service of Envoy.
     Envoy,
@@ -105,7 +106,7 @@ impl LoggedAttributes {
 }
 
 /// A line of the log.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Line<'d> {
     time: String,
     decision_id: &'d str,
@@ -157,20 +158,12 @@ impl<'d> Line<'d> {
             api,
             kind: "log_entry",
             verdict: "logged",
-            shadow: None,
-            live: None,
             code: status.map(|(code, _)| status_name(code).into_owned()),
             message: status.map(|(_, message)| masks.text(message)).filter(|message| !message.is_empty()),
-            rules: Vec::new(),
-            failed: &[],
-            quota: None,
-            amount: None,
-            granted: None,
-            requests: None,
-            latency_seconds: None,
             peer,
             attributes: attributes.map(|attributes| &attributes.values),
             omitted: attributes.map_or(0, |attributes| attributes.omitted),
+            ..Self::default()
         };
         match decision {
             LoggedDecision::Check { verdict, rules, failed } => {
