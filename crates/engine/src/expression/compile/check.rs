@@ -1,6 +1,9 @@
 //! The type rules of calls (docs/behaviour/expressions.md#type-rules) and their errors.
 
-use super::functions::{Function, SIGNATURES, Signature};
+use super::{
+    Typed,
+    functions::{Function, SIGNATURES, Signature},
+};
 use crate::expression::{
     error::{CompileError, CompileErrorKind},
     span::Span,
@@ -63,12 +66,13 @@ impl<'c> CallChecker<'c> {
         Self { call, signature: function.signature(), any: None }
     }
 
-    pub(crate) fn receiver(&mut self, actual: ValueType, span: Span) -> Result<(), CompileError> {
+    pub(super) fn receiver(&mut self, receiver: &Typed) -> Result<(), CompileError> {
+        let actual = receiver.value_type;
         let Some(wanted) = self.signature.receiver.and_then(|wanted| self.mismatch(wanted, actual)) else {
             return Ok(());
         };
         let message = format!("the receiver of `{}` must be {wanted}, but is {actual}", self.call.name);
-        Err(CompileError::new(CompileErrorKind::ReceiverType, span, message))
+        Err(CompileError::new(CompileErrorKind::ReceiverType, receiver.span, message))
     }
 
     /// Checks that there are enough arguments. Surplus arguments are accepted, as in Mixer.
@@ -82,16 +86,11 @@ impl<'c> CallChecker<'c> {
     }
 
     /// Checks the argument at `index`; a surplus one may have any type.
-    pub(crate) fn argument(
-        &mut self,
-        index: usize,
-        actual: ValueType,
-        span: Span,
-    ) -> Result<(), CompileError> {
-        let Some(&wanted) = self.signature.arguments.get(index) else { return Ok(()) };
-        match self.mismatch(wanted, actual) {
+    pub(super) fn argument(&mut self, index: usize, argument: &Typed) -> Result<(), CompileError> {
+        let wanted = self.signature.arguments.get(index).copied();
+        match wanted.and_then(|wanted| self.mismatch(wanted, argument.value_type)) {
             None => Ok(()),
-            Some(wanted) => Err(argument_type(&self.call.name, wanted, actual, span)),
+            Some(wanted) => Err(argument_type(&self.call.name, wanted, argument.value_type, argument.span)),
         }
     }
 

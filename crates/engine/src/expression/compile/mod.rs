@@ -30,16 +30,17 @@ pub(crate) struct Typed {
 
 /// Compiles an expression, or returns all its errors.
 pub(crate) fn compile(ast: &Ast, vocabulary: &Vocabulary) -> Result<Typed, Vec<CompileError>> {
-    let (code, value_type) = match &ast.node {
-        Node::Literal(literal) => constant(literal),
-        Node::Attribute(name) => attribute(name, ast.span, vocabulary).map_err(|error| vec![error])?,
-        Node::Chain(chain, operands) => return compile_chain(*chain, operands, ast.span, vocabulary),
-        Node::Call(call) => return compile_call(call, ast.span, vocabulary),
-    };
-    Ok(Typed { code, value_type, span: ast.span })
+    let mut compiler = Compiler { vocabulary, errors: Vec::new() };
+    compiler.part(ast).ok_or(compiler.errors)
 }
 
-fn constant(literal: &Literal) -> (Expr, ValueType) {
+/// The errors of an expression so far. A part with an error is `None`.
+struct Compiler<'v> {
+    vocabulary: &'v Vocabulary,
+    errors: Vec<CompileError>,
+}
+
+fn constant(literal: &Literal, span: Span) -> Typed {
     let (constant, value_type) = match literal {
         Literal::Str(text) => (Operand::Str(Cow::Owned(text.clone())), ValueType::String),
         Literal::Int(number) => (Operand::Int(*number), ValueType::Int64),
@@ -47,10 +48,10 @@ fn constant(literal: &Literal) -> (Expr, ValueType) {
         Literal::Bool(value) => (Operand::Bool(*value), ValueType::Bool),
         Literal::Duration(nanos) => (Operand::Duration(*nanos), ValueType::Duration),
     };
-    (Expr::Constant(constant), value_type)
+    Typed { code: Expr::Constant(constant), value_type, span }
 }
 
-fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Expr, ValueType), CompileError> {
+fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<Typed, CompileError> {
     const UNKNOWN: CompileErrorKind = CompileErrorKind::UnknownAttribute;
     let Some(declaration) = vocabulary.find(name) else {
         let help = match (entry(name, vocabulary), vocabulary.similar(name)) {
@@ -60,12 +61,12 @@ fn attribute(name: &str, span: Span, vocabulary: &Vocabulary) -> Result<(Expr, V
         };
         return Err(CompileError::new(UNKNOWN, span, format!("unknown attribute `{name}`")).help(help));
     };
-    let declared = declaration.value_type;
-    if declared == ValueType::Unspecified {
+    let value_type = declaration.value_type;
+    if value_type == ValueType::Unspecified {
         let message = format!("attribute `{name}` is declared without a type");
         return Err(CompileError::new(UNKNOWN, span, message));
     }
-    Ok((Expr::Attribute(Attribute::new(declaration, span)), declared))
+    Ok(Typed { code: Expr::Attribute(Attribute::new(declaration, span)), value_type, span })
 }
 
 /// Returns the entry of a map that a name is meant to be: `request.headers["foo"]` for `request.headers.foo`.
@@ -77,78 +78,71 @@ fn entry(name: &str, vocabulary: &Vocabulary) -> Option<String> {
     Some(format!("{map}[\"{}\"]", &key[1..]))
 }
 
-fn compile_chain(
-    chain: Chain,
-    operands: &[Ast],
-    span: Span,
-    vocabulary: &Vocabulary,
-) -> Result<Typed, Vec<CompileError>> {
-    let mut compiled: Vec<Typed> = Vec::with_capacity(operands.len());
-    let mut errors = Vec::new();
-    for operand in operands {
-        let typed = match compile(operand, vocabulary) {
-            Ok(typed) => typed,
-            Err(found) => {
-                errors.extend(found);
-                continue;
-            }
+impl Compiler<'_> {
+    fn part(&mut self, ast: &Ast) -> Option<Typed> {
+        let compiled = match &ast.node {
+            Node::Literal(literal) => Ok(constant(literal, ast.span)),
+            Node::Attribute(name) => attribute(name, ast.span, self.vocabulary),
+            Node::Chain(chain, operands) => build::chain(*chain, self.operands(*chain, operands)?, ast.span),
+            Node::Call(call) => return self.call(call, ast.span),
         };
-        let wanted = match chain {
-            Chain::And | Chain::Or => ValueType::Bool,
-            Chain::FirstOf | Chain::Add => compiled.first().unwrap_or(&typed).value_type,
-        };
-        if typed.value_type == wanted {
-            compiled.push(typed);
-        } else {
-            errors.push(argument_type(chain.symbol(), wanted, typed.value_type, typed.span));
-        }
+        self.noted(compiled)
     }
-    if errors.is_empty() {
-        return build::chain(chain, compiled, span).map_err(|error| vec![error]);
-    }
-    Err(errors)
-}
 
-fn compile_call(call: &Call, span: Span, vocabulary: &Vocabulary) -> Result<Typed, Vec<CompileError>> {
-    let function = callee(call).map_err(|error| vec![error])?;
-    let mut checker = CallChecker::new(call, function);
-    let mut operands = Vec::with_capacity(call.arguments.len() + 1);
-    let mut errors = Vec::new();
-    if let Some(receiver) = &call.receiver {
-        match compile(receiver, vocabulary) {
-            Ok(receiver) => {
-                errors.extend(checker.receiver(receiver.value_type, receiver.span).err());
-                operands.push(receiver);
+    /// Returns a result, or adds its error.
+    fn noted<T>(&mut self, result: Result<T, CompileError>) -> Option<T> {
+        result.map_err(|error| self.errors.push(error)).ok()
+    }
+
+    /// Compiles the operands of a chain.
+    fn operands(&mut self, chain: Chain, operands: &[Ast]) -> Option<Vec<Typed>> {
+        let mut compiled: Vec<Typed> = Vec::with_capacity(operands.len());
+        for operand in operands {
+            let Some(typed) = self.part(operand) else { continue };
+            let wanted = match chain {
+                Chain::And | Chain::Or => ValueType::Bool,
+                Chain::FirstOf | Chain::Add => compiled.first().unwrap_or(&typed).value_type,
+            };
+            if typed.value_type == wanted {
+                compiled.push(typed);
+            } else {
+                self.errors.push(argument_type(chain.symbol(), wanted, typed.value_type, typed.span));
             }
-            Err(found) => errors.extend(found),
         }
+        (compiled.len() == operands.len()).then_some(compiled)
     }
-    errors.extend(checker.arity(span).err());
-    for (index, argument) in call.arguments.iter().enumerate() {
-        match compile(argument, vocabulary) {
-            Ok(argument) => {
-                errors.extend(checker.argument(index, argument.value_type, argument.span).err());
-                operands.push(argument);
+
+    fn call(&mut self, call: &Call, span: Span) -> Option<Typed> {
+        let function = self.noted(callee(call))?;
+        let mut checker = CallChecker::new(call, function);
+        let mut operands = Vec::with_capacity(call.arguments.len() + 1);
+        let errors = self.errors.len();
+        if let Some(receiver) = call.receiver.as_deref().and_then(|receiver| self.part(receiver)) {
+            self.noted(checker.receiver(&receiver));
+            operands.push(receiver);
+        }
+        self.noted(checker.arity(span));
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let Some(argument) = self.part(argument) else { continue };
+            self.noted(checker.argument(index, &argument));
+            operands.push(argument);
+        }
+        if self.errors.len() > errors {
+            return None;
+        }
+        let unused = excess(function, &mut operands);
+        if call.reads_body() && self.vocabulary.find(TRUNCATED).is_some() {
+            for name in [BODY, TRUNCATED] {
+                operands.push(self.noted(attribute(name, span, self.vocabulary))?);
             }
-            Err(found) => errors.extend(found),
         }
-    }
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let unused = excess(function, &mut operands);
-    if call.reads_body() && vocabulary.find(TRUNCATED).is_some() {
-        for name in [BODY, TRUNCATED] {
-            let (code, value_type) = attribute(name, span, vocabulary).map_err(|error| vec![error])?;
-            operands.push(Typed { code, value_type, span });
+        let built = build::call(function, checker.returns(), operands, call.name_span, span);
+        let mut typed = self.noted(built)?;
+        if !unused.is_empty() {
+            typed.code = Expr::After(unused, Box::new(typed.code));
         }
+        Some(typed)
     }
-    let mut typed = build::call(function, checker.returns(), operands, call.name_span, span)
-        .map_err(|error| vec![error])?;
-    if !unused.is_empty() {
-        typed.code = Expr::After(unused, Box::new(typed.code));
-    }
-    Ok(typed)
 }
 
 /// Removes surplus operands; returns the operands to evaluate nevertheless.
