@@ -12,6 +12,7 @@ use mixer_adapter_core::{
 use mixer_adapter_engine::proto::istio::mixer::v1::{
     HeaderOperation, RouteDirective, header_operation::Operation,
 };
+use mixer_adapter_host::handler::details_of;
 
 impl Verdict {
     /// Codes and header operations by name, durations as Go writes them, referenced attributes by their words.
@@ -38,6 +39,11 @@ pub(crate) fn status_json(status: &Status) -> Json {
         json["details"] = status.details.iter().map(detail_json).collect();
     }
     json
+}
+
+/// A gRPC error as a message.
+pub(crate) fn proto_status(status: &tonic::Status) -> Status {
+    Status { code: status.code() as i32, message: status.message().to_owned(), details: details_of(status) }
 }
 
 static KNOWN: LazyLock<Option<DescriptorPool>> =

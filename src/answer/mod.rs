@@ -7,7 +7,7 @@ mod references;
 mod text;
 mod verdict;
 
-pub(crate) use json::{detail_json, fields_json, status_json};
+pub(crate) use json::{detail_json, fields_json, proto_status, status_json};
 pub use verdict::Verdict;
 
 use serde_json::{Value as Json, json};

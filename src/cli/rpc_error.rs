@@ -1,23 +1,16 @@
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use serde_json::{Value as Json, json};
-use tonic::{Code, Status};
+use tonic::Status;
 
-use mixer_adapter_core::{
-    framework::status::status_name,
-    proto::{self, Any},
-};
-use mixer_adapter_host::handler::details_of;
-
-use crate::answer::detail_json;
+use crate::answer::{detail_json, proto_status, status_json};
+use mixer_adapter_core::{framework::status::status_name, proto};
 
 /// A step without an answer, or with an answer that does not allow the next step.
 #[derive(Debug, thiserror::Error)]
 pub(super) struct RpcError {
     step: Option<&'static str>,
-    code: Cow<'static, str>,
-    message: String,
-    details: Vec<Any>,
+    status: proto::Status,
     /// A hint for the user.
     hint: Option<String>,
 }
@@ -25,34 +18,21 @@ pub(super) struct RpcError {
 impl RpcError {
     /// The call ended with a gRPC error.
     pub(super) fn of_call(status: &Status) -> Self {
-        Self::of_status(None, status)
+        Self { step: None, status: proto_status(status), hint: None }
     }
 
     pub(super) fn of_step(step: &'static str, status: &Status) -> Self {
-        Self::of_status(Some(step), status)
+        Self::of_answer(step, proto_status(status))
     }
 
     /// The answer of the step has a status other than OK.
-    pub(super) fn of_answer(step: &'static str, status: &proto::Status) -> Self {
-        Self { details: status.details.clone(), ..Self::new(Some(step), status.code, &status.message) }
+    pub(super) fn of_answer(step: &'static str, status: proto::Status) -> Self {
+        Self { step: Some(step), status, hint: None }
     }
 
     /// The answer of the step violates the protocol.
     pub(super) fn protocol_violation(step: &'static str, message: &str) -> Self {
-        Self::new(Some(step), Code::Internal as i32, message)
-    }
-
-    pub(super) fn interrupted() -> Self {
-        Self::new(None, Code::Cancelled as i32, "interrupted")
-    }
-
-    fn of_status(step: Option<&'static str>, status: &Status) -> Self {
-        Self { details: details_of(status), ..Self::new(step, status.code() as i32, status.message()) }
-    }
-
-    fn new(step: Option<&'static str>, code: i32, message: &str) -> Self {
-        let (code, message) = (status_name(code), message.to_owned());
-        Self { step, code, message, details: Vec::new(), hint: None }
+        Self::of_step(step, &Status::internal(message))
     }
 
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -61,14 +41,11 @@ impl RpcError {
     }
 
     pub(super) fn to_json(&self) -> Json {
-        let mut error = json!({ "code": self.code, "message": self.message });
+        let mut error = status_json(&self.status);
         for (name, text) in [("step", self.step), ("hint", self.hint.as_deref())] {
             if let Some(text) = text {
                 error[name] = text.into();
             }
-        }
-        if !self.details.is_empty() {
-            error["details"] = self.details.iter().map(detail_json).collect();
         }
         json!({ "error": error })
     }
@@ -79,13 +56,13 @@ impl fmt::Display for RpcError {
         if let Some(step) = self.step {
             write!(f, "{step}: ")?;
         }
-        f.write_str(&self.code)?;
-        for text in [Some(self.message.as_str()), self.hint.as_deref()].into_iter().flatten() {
+        f.write_str(&status_name(self.status.code))?;
+        for text in [Some(self.status.message.as_str()), self.hint.as_deref()].into_iter().flatten() {
             if !text.is_empty() {
                 write!(f, ": {text}")?;
             }
         }
-        self.details.iter().try_for_each(|detail| write!(f, "\ndetail: {}", detail_json(detail)))
+        self.status.details.iter().try_for_each(|detail| write!(f, "\ndetail: {}", detail_json(detail)))
     }
 }
 
@@ -99,7 +76,7 @@ mod tests {
     #[test]
     fn details_are_shown_as_those_of_answers_are() {
         let localized = LocalizedMessage { locale: "de".to_owned(), message: "nein".to_owned() };
-        let details = vec![Any::pack(&localized)];
+        let details = vec![proto::Any::pack(&localized)];
         let error = RpcError::of_call(&grpc_error(proto::Status { code: 14, message: "no".into(), details }));
         let detail =
             r#"{"@type":"type.googleapis.com/google.rpc.LocalizedMessage","locale":"de","message":"nein"}"#;

@@ -141,7 +141,7 @@ impl Call {
         let outcome = tokio::select! {
             outcome = self.call_with(prepared, client, Some(&config), timeout) => outcome,
             // Close the session in any case.
-            _ = tokio::signal::ctrl_c() => Err(RpcError::interrupted()),
+            _ = tokio::signal::ctrl_c() => Err(RpcError::of_call(&Status::cancelled("interrupted"))),
         };
         let closed = session::close(client, session, timeout).await;
         outcome.and_then(|outcome| closed.map(|()| outcome))

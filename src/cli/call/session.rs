@@ -84,7 +84,7 @@ pub(in crate::cli) const CLOSE: &str =
     "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession";
 
 fn expect_ok(step: &'static str, status: Status) -> Result<(), RpcError> {
-    if status.code == 0 { Ok(()) } else { Err(RpcError::of_answer(step, &status)) }
+    if status.code == 0 { Ok(()) } else { Err(RpcError::of_answer(step, status)) }
 }
 
 fn print_step(line: &str) {

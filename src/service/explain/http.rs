@@ -21,9 +21,9 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::{MAX_TRACE, written};
+use super::MAX_TRACE;
 use crate::{
-    answer::{Rendered, status_json},
+    answer::{Rendered, proto_status, status_json},
     service::{
         limits::{admit_check, admit_report},
         mixer::{admission, check_request, report_request, trace_check, trace_report},
@@ -215,7 +215,7 @@ fn explanation(answer: Result<Rendered, Status>, trace: &Trace) -> Value {
         Err(status) => {
             let (name, steps) = (status_name(status.code() as i32), trace.brief());
             let text = format!("{name}: {}\n{steps}", status.message());
-            json!({ "error": status_json(&written(&status)), "trace": trace, "text": text })
+            json!({ "error": status_json(&proto_status(&status)), "trace": trace, "text": text })
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     mixer::{self, admission},
     rpc::{Rpc, limited_rpc},
 };
-use mixer_adapter_core::proto;
+use crate::answer::proto_status;
 use mixer_adapter_engine::{
     Mixer,
     proto::{
@@ -20,7 +20,7 @@ use mixer_adapter_engine::{
     },
     trace::Trace,
 };
-use mixer_adapter_host::handler::{Caller, details_of};
+use mixer_adapter_host::handler::Caller;
 
 pub(super) use http::{refusal, router};
 
@@ -38,7 +38,7 @@ async fn check(mixer: Arc<Mixer>, request: CheckRequest, caller: Caller) -> Resu
     let (answer, trace) = mixer::trace_check(&mixer, request, caller, trace).await;
     let (response, error) = match answer {
         Ok(response) => (Some(response), None),
-        Err(status) => (None, Some(written(&status))),
+        Err(status) => (None, Some(proto_status(&status))),
     };
     Ok(CheckExplanation { response, error, trace: json(&trace)? })
 }
@@ -50,7 +50,7 @@ async fn report(
 ) -> Result<ReportExplanation, Status> {
     let trace = new_trace(&caller)?;
     let (answer, trace) = mixer::trace_report(&mixer, request, caller, trace).await;
-    Ok(ReportExplanation { error: answer.err().map(|status| written(&status)), trace: json(&trace)? })
+    Ok(ReportExplanation { error: answer.err().map(|status| proto_status(&status)), trace: json(&trace)? })
 }
 
 /// The maximum size of the steps of an explanation as JSON in bytes: values of the request may occur in the steps of every rule.
@@ -72,15 +72,6 @@ fn new_trace(caller: &Caller) -> Result<Trace, Status> {
 fn json(trace: &Trace) -> Result<String, Status> {
     serde_json::to_string(trace)
         .map_err(|error| Status::internal(format!("cannot encode the trace: {error}")))
-}
-
-/// A gRPC error as a message.
-fn written(status: &Status) -> proto::Status {
-    proto::Status {
-        code: status.code() as i32,
-        message: status.message().to_owned(),
-        details: details_of(status),
-    }
 }
 
 #[cfg(test)]
