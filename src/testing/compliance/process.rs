@@ -3,9 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::ready,
-    io,
     sync::{Arc, OnceLock},
-    thread,
     time::Duration,
 };
 
@@ -13,8 +11,8 @@ use anyhow::{Context as _, bail};
 use futures_util::future::join_all;
 use prost::bytes::Bytes;
 use tokio::{
-    runtime::{Builder, Handle},
-    sync::{mpsc, oneshot},
+    runtime::Handle,
+    sync::mpsc,
     task::yield_now,
     time::{Instant, timeout},
 };
@@ -38,6 +36,7 @@ use mixer_adapter_host::{
     AccessPolicy, Host, NewSession,
     handler::{AdapterInfo, Adapters, AdaptersBuilder, CallError, Caller, Closing, TableLimits},
 };
+use mixer_adapter_net::OwnThread;
 
 /// The adapter under test without its type.
 pub(super) struct Suite<'a> {
@@ -60,19 +59,20 @@ pub(super) struct Process<'a> {
     observer: Arc<Observer>,
     suite: &'a Suite<'a>,
     /// Ends the runtime when it is dropped.
-    _end: oneshot::Sender<()>,
+    _thread: OwnThread,
 }
 
 impl<'a> Process<'a> {
     /// Hosts the suite's adapter.
     pub(super) fn new(suite: &'a Suite<'a>) -> anyhow::Result<Self> {
-        let (runtime, end) = start_runtime().context("cannot start the runtime")?;
+        let thread = OwnThread::start("compliance").context("cannot start the runtime")?;
+        let runtime = thread.runtime().clone();
         let observer = Arc::new(Observer::default());
         let adapters = (suite.add)(observer.clone(), Adapters::builder(runtime.clone())).build()?;
         let info = adapters.find(suite.adapter).cloned().context("the adapter is not found by its name")?;
         let host = Host::new(adapters, TableLimits::default(), Closing::on(runtime.clone()));
         let host = Arc::new(host.with_access(AccessPolicy::unrestricted()));
-        Ok(Self { host, runtime, info, observer, suite, _end: end })
+        Ok(Self { host, runtime, info, observer, suite, _thread: thread })
     }
 
     /// Runs a future on the adapter's runtime, a second longer than the suite's patience. Returns `None` if it does not end.
@@ -152,18 +152,6 @@ impl<'a> Process<'a> {
 
 pub(super) fn caller() -> Caller {
     Caller { connection: 1, ..Caller::default() }
-}
-
-/// Starts a current-thread runtime on a thread of its own, which ends when the sender is dropped.
-fn start_runtime() -> io::Result<(Handle, oneshot::Sender<()>)> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel::<()>());
-    thread::Builder::new().name("compliance".to_owned()).spawn(move || {
-        let _ = runtime.block_on(ended);
-        // A thread that is blocked must not block the end of the test.
-        runtime.shutdown_background();
-    })?;
-    Ok((handle, end))
 }
 
 impl Subject for Process<'_> {
