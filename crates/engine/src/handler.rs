@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use prost::encoding::{bool, int64, message};
+use prost::encoding::message;
 use tonic::{Code, Status};
 
 use super::{
@@ -19,13 +19,16 @@ use super::{
     resource_counts::HandlerCounts,
     wire,
 };
-use mixer_adapter_core::framework::{
-    digest::Digest, dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit,
+use mixer_adapter_core::{
+    framework::{digest::Digest, dynamic::DynamicTemplate, frame::FRAME_PREFIX, log_limit::FailureLogLimit},
+    proto::{self, istio::mixer::adapter::model::v1beta1::quota_request},
+    template::Response,
 };
 use mixer_adapter_host::{
     Host,
     handler::{
-        BoxFuture, CallContext, CallError, Caller, FailedCall, Handler, Resolver, instance_list, log_failure,
+        BoxFuture, CallContext, CallError, Caller, FailedCall, Handler, LocalCall, Method, Resolver,
+        instance_list, log_failure,
     },
 };
 
@@ -51,6 +54,11 @@ pub trait HandlerBackend: Send + Sync {
     /// Returns whether checks are answered from memory, within microseconds.
     fn answers_from_memory(&self) -> bool {
         false
+    }
+
+    /// Returns the backend if it is an adapter in this process, which is then called without [`call`](Self::call).
+    fn local(&self) -> Option<&LocalBackend> {
+        None
     }
 
     /// Returns whether failed calls are logged by the adapter's host, in this process.
@@ -107,9 +115,28 @@ impl RuntimeHandler {
         names: &[&str],
         quota: Option<QuotaParams<'_>>,
         caller: &Caller,
-    ) -> Result<Bytes, Status> {
+    ) -> Result<Response, Status> {
         let start = Instant::now();
-        let answer = self.target.call(template, self.request(template, instances, quota), caller).await;
+        let local = self.target.local().and_then(|local| Some((local, local.method(template)?)));
+        let answer = match local {
+            Some((LocalBackend { name, handler, .. }, method)) => {
+                let fields = template.fields();
+                let call = LocalCall {
+                    handler: handler.clone(),
+                    name,
+                    instances,
+                    instance_names: names,
+                    dedup_id: fields.dedup_id.map_or_else(String::new, |_| self.dedup_id(quota)),
+                    quota_request: fields.quota_request.and(quota).map(|quota| quota.message()),
+                    caller,
+                };
+                method.begin(call).response().await.map_err(Status::from)
+            }
+            None => {
+                let request = self.request(template, instances, quota);
+                self.target.call(template, request, caller).await.map(Response::Encoded)
+            }
+        };
         self.counts.calls.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), start.elapsed());
         answer.inspect_err(|status| {
             self.counts.calls.set_last_failure(status.code(), status.message());
@@ -146,17 +173,21 @@ impl RuntimeHandler {
             wire::bytes(number, &config, &mut request);
         }
         if let Some(number) = template.fields().dedup_id {
-            let count = self.calls.fetch_add(1, Relaxed);
-            let id = match &quota {
-                Some(QuotaParams { request, .. }) => format!("{}{}", request.dedup_id, request.name),
-                None => unique_id(count),
-            };
-            wire::bytes(number, id.as_bytes(), &mut request);
+            wire::bytes(number, self.dedup_id(quota).as_bytes(), &mut request);
         }
         if let (Some(number), Some(quota)) = (template.fields().quota_request, quota) {
-            wire::bytes(number, &quota.encode(), &mut request);
+            message::encode(number, &quota.message(), &mut request);
         }
         request.into()
+    }
+
+    /// Returns the id of the next call.
+    fn dedup_id(&self, quota: Option<QuotaParams<'_>>) -> String {
+        let count = self.calls.fetch_add(1, Relaxed);
+        match quota {
+            Some(QuotaParams { request, .. }) => format!("{}{}", request.dedup_id, request.name),
+            None => unique_id(count),
+        }
     }
 }
 
@@ -188,50 +219,58 @@ pub(crate) struct QuotaParams<'a> {
 }
 
 impl QuotaParams<'_> {
-    /// Encodes the `QuotaRequest`, a map of the instance name to the parameters.
-    fn encode(&self) -> Vec<u8> {
-        let (mut params, mut entry, mut request) = (Vec::new(), Vec::new(), Vec::new());
-        int64::encode(1, &self.request.amount, &mut params);
-        bool::encode(2, &self.request.best_effort, &mut params);
-        // Extensions of this project. Only requests of Envoy have them.
-        for (number, flag) in [(100, self.mode.report_limit), (101, self.mode.past_limit)] {
-            if flag {
-                bool::encode(number, &flag, &mut params);
-            }
-        }
-        if let Some(limit) = self.mode.limit {
-            let mut replacement = Vec::new();
-            int64::encode(1, &limit.max_amount, &mut replacement);
-            let window = prost_types::Duration::try_from(limit.window).unwrap_or_default();
-            message::encode(2, &window, &mut replacement);
-            wire::bytes(102, &replacement, &mut params);
-        }
-        wire::bytes(1, self.instance.as_bytes(), &mut entry);
-        wire::bytes(2, &params, &mut entry);
-        wire::bytes(1, &entry, &mut request);
-        request
+    /// Returns the `QuotaRequest`, a map of the instance name to the parameters. The state of the limit, amounts past it and its
+    /// replacement are extensions of this project, which only requests of Envoy have.
+    fn message(&self) -> proto::QuotaRequest {
+        let params = quota_request::QuotaParams {
+            amount: self.request.amount,
+            best_effort: self.request.best_effort,
+            report_limit: self.mode.report_limit,
+            past_limit: self.mode.past_limit,
+            limit: self.mode.limit.map(|limit| quota_request::LimitOverride {
+                max_amount: limit.max_amount,
+                window: Some(prost_types::Duration::try_from(limit.window).unwrap_or_default()),
+            }),
+        };
+        proto::QuotaRequest { quotas: [(self.instance.to_owned(), params)].into() }
     }
 }
 
 /// The backend of `compiledAdapter`: an adapter in this process with its configuration.
-pub(crate) struct LocalBackend {
+pub struct LocalBackend {
     name: Arc<str>,
-    host: Arc<Host>,
     handler: Arc<Handler>,
+    /// By path.
+    methods: Vec<(&'static str, Arc<dyn Method>)>,
 }
 
 impl LocalBackend {
     /// Creates a backend that calls a handler of the host; `name` is the handler's full name.
-    pub(crate) fn new(name: Arc<str>, host: Arc<Host>, handler: Arc<Handler>) -> Self {
-        Self { name, host, handler }
+    pub(crate) fn new(name: Arc<str>, host: &Host, handler: Arc<Handler>) -> Self {
+        let templates = handler.adapter().templates.iter();
+        let methods = templates.filter_map(|template| host.adapters().method_at(template.method));
+        let methods = methods.map(|(path, method)| (path, method.clone())).collect();
+        Self { name, methods, handler }
+    }
+
+    /// Returns the method of a template.
+    fn method(&self, template: &DynamicTemplate) -> Option<&dyn Method> {
+        let mut methods = self.methods.iter();
+        methods.find(|(path, _)| *path == template.method()).map(|(_, method)| &**method)
+    }
+}
+
+impl fmt::Debug for LocalBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalBackend({})", self.name)
     }
 }
 
 impl HandlerBackend for LocalBackend {
     fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a> {
-        match self.host.adapters().method(template.method()) {
-            Some(served) => {
-                let answer = served.call(request, self, caller.clone());
+        match self.method(template) {
+            Some(method) => {
+                let answer = method.call(request, self, caller.clone());
                 Box::pin(async move { Ok(answer.await?.split_off(FRAME_PREFIX)) })
             }
             None => Box::pin(std::future::ready(Err(Status::unimplemented(format!(
@@ -244,6 +283,10 @@ impl HandlerBackend for LocalBackend {
 
     fn answers_from_memory(&self) -> bool {
         self.handler.adapter().answers_from_memory
+    }
+
+    fn local(&self) -> Option<&LocalBackend> {
+        Some(self)
     }
 
     fn logs_failures(&self) -> bool {

@@ -45,7 +45,7 @@ pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_ou
 pub use decision_id::{DecisionIds, is_decision_id};
 pub use engine::Mixer;
 pub use failed_part::{FailedPart, FailedParts, FailureCause};
-pub use handler::{Called, HandlerBackend};
+pub use handler::{Called, HandlerBackend, LocalBackend};
 pub use instance::FieldInput;
 pub use limits::{Budget, LimitError, RequestLimit, RequestLimits};
 pub use quota_settings::{QuotaMode, QuotaSettings};

@@ -10,12 +10,20 @@ pub const FRAME_PREFIX: usize = 5;
 
 /// Encodes a message behind its prefix, in one allocation.
 pub fn frame(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
+    with_prefix(message.encoded_len(), |frame| message.encode_raw(frame))
+}
+
+/// Puts an encoded message behind its prefix.
+pub fn frame_encoded(message: &[u8]) -> Bytes {
+    with_prefix(message.len(), |frame| frame.put_slice(message))
+}
+
+fn with_prefix(length: usize, message: impl FnOnce(&mut BytesMut)) -> Bytes {
     let mut frame = BytesMut::with_capacity(FRAME_PREFIX + length);
     frame.put_u8(0);
     // Responses are smaller than 4 GiB: they are made from requests, whose size is limited.
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    message.encode_raw(&mut frame);
+    message(&mut frame);
     frame.freeze()
 }
 

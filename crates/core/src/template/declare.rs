@@ -38,47 +38,53 @@ macro_rules! declare_template {
                 request.adapter_config.take()
             }
 
-            $crate::declare_template!(@ $variety $request $response);
+            $crate::declare_template!(@ $variety $request);
         }
     };
 
-    (@ Check $request:ident $response:ty) => {
+    (@ Check $request:ident) => {
         type Input = $crate::Call<InstanceMsg>;
         type Answer = $crate::Check;
         type Context = ();
         $crate::declare_template!(@one_instance $request);
-        fn respond((): (), answer: $crate::Check) -> Result<$response, $crate::template::InvalidAnswerError> {
-            Ok(answer.into())
+        fn respond((): (), answer: $crate::Check) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
+            Ok($crate::template::Response::Check(answer.into(), None))
         }
     };
 
-    (@ CheckWithOutput $request:ident $response:ty) => {
+    (@ CheckWithOutput $request:ident) => {
         type Input = $crate::Call<InstanceMsg>;
         type Answer = ($crate::Check, OutputMsg);
         type Context = ();
         $crate::declare_template!(@one_instance $request);
-        fn respond((): (), (check, output): Self::Answer) -> Result<$response, $crate::template::InvalidAnswerError> {
-            type Response = $response;
-            Ok(Response { result: Some(check.into()), output: Some(output) })
+        fn respond((): (), (check, output): Self::Answer) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
+            Ok($crate::template::Response::Check(check.into(), Some($crate::prost::Message::encode_to_vec(&output).into())))
         }
     };
 
-    (@ AttributeGenerator $request:ident $response:ty) => {
+    (@ AttributeGenerator $request:ident) => {
         type Input = $crate::Call<InstanceMsg>;
         type Answer = OutputMsg;
         type Context = ();
         $crate::declare_template!(@one_instance $request);
-        fn respond((): (), answer: OutputMsg) -> Result<$response, $crate::template::InvalidAnswerError> {
-            Ok(answer)
+        fn respond((): (), answer: OutputMsg) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
+            Ok($crate::template::Response::Encoded($crate::prost::Message::encode_to_vec(&answer).into()))
         }
     };
 
-    (@ Report $request:ident $response:ty) => {
+    (@ Report $request:ident) => {
         type Input = $crate::Call<Vec<InstanceMsg>>;
         type Answer = ();
         type Context = ();
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instances.iter().map(|instance| instance.name.as_str())
+        }
+        fn request(
+            instances: impl Iterator<Item = InstanceMsg>,
+            dedup_id: String,
+            _: Option<$crate::proto::QuotaRequest>,
+        ) -> $request {
+            $request { instances: instances.collect(), adapter_config: None, dedup_id }
         }
         fn split(
             request: $request,
@@ -87,17 +93,24 @@ macro_rules! declare_template {
             info.dedup_id = request.dedup_id;
             Ok(($crate::Call::with_info(request.instances, (), info), ()))
         }
-        fn respond((): (), (): ()) -> Result<$response, $crate::template::InvalidAnswerError> {
-            Ok(Default::default())
+        fn respond((): (), (): ()) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
+            Ok($crate::template::Response::default())
         }
     };
 
-    (@ Quota $request:ident $response:ty) => {
+    (@ Quota $request:ident) => {
         type Input = $crate::Call<InstanceMsg, $crate::QuotaRequest>;
         type Answer = $crate::Grant;
         type Context = $crate::framework::QuotaContext;
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
+        }
+        fn request(
+            mut instances: impl Iterator<Item = InstanceMsg>,
+            dedup_id: String,
+            quota_request: Option<$crate::proto::QuotaRequest>,
+        ) -> $request {
+            $request { instance: instances.next(), adapter_config: None, dedup_id, quota_request }
         }
         fn split(
             request: $request,
@@ -109,14 +122,21 @@ macro_rules! declare_template {
                 $crate::framework::QuotaContext::new(&instance.name, request.quota_request, request.dedup_id)?;
             Ok(($crate::Call::with_info(instance, request, info), context))
         }
-        fn respond(context: Self::Context, answer: $crate::Grant) -> Result<$response, $crate::template::InvalidAnswerError> {
-            context.respond(answer)
+        fn respond(context: Self::Context, answer: $crate::Grant) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
+            context.respond(answer).map($crate::template::Response::Quota)
         }
     };
 
     (@one_instance $request:ident) => {
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
+        }
+        fn request(
+            mut instances: impl Iterator<Item = InstanceMsg>,
+            dedup_id: String,
+            _: Option<$crate::proto::QuotaRequest>,
+        ) -> $request {
+            $request { instance: instances.next(), adapter_config: None, dedup_id }
         }
         fn split(
             request: $request,

@@ -4,13 +4,19 @@
 //! messages, such as `listentry`. `mixer_adapter_build::template` generates the same for a template of an author's own.
 
 mod declare;
+mod response;
 mod variety;
 
 use prost::Message;
 
+#[doc(hidden)]
+pub use response::Response;
 pub use variety::Variety;
 
-use crate::{adapter::CallInfo, proto::Any};
+use crate::{
+    adapter::CallInfo,
+    proto::{Any, QuotaRequest},
+};
 
 /// A schema with its variety and its gRPC method. Only generated code implements this trait.
 ///
@@ -65,6 +71,14 @@ pub trait Template: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     fn instance_names(request: &Self::Request) -> impl Iterator<Item = &str>;
 
+    /// Makes the request for instances; a template that is not a report takes the first one.
+    #[doc(hidden)]
+    fn request(
+        instances: impl Iterator<Item = Self::Instance>,
+        dedup_id: String,
+        quota_request: Option<QuotaRequest>,
+    ) -> Self::Request;
+
     /// Splits a request into the handler's input and the context of its answer.
     #[doc(hidden)]
     fn split(
@@ -74,7 +88,7 @@ pub trait Template: Sized + Send + Sync + 'static {
 
     /// Makes the response of an answer.
     #[doc(hidden)]
-    fn respond(context: Self::Context, answer: Self::Answer) -> Result<Self::Response, InvalidAnswerError>;
+    fn respond(context: Self::Context, answer: Self::Answer) -> Result<Response, InvalidAnswerError>;
 }
 
 /// A request that decodes but lacks a required part.

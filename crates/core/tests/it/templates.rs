@@ -4,8 +4,8 @@ use mixer_adapter_core::{
     Adapter, AdapterError, Check, Context, Handle,
     adapter::{Config, Templates as _},
     framework::{CallInfo, TemplateVisitor},
-    proto::Any,
-    template::{InvalidAnswerError, MalformedRequestError, Template, Variety},
+    proto::{Any, QuotaRequest},
+    template::{InvalidAnswerError, MalformedRequestError, Response, Template, Variety},
 };
 use mixer_adapter_templates::ListEntry;
 
@@ -49,7 +49,15 @@ impl<const N: usize> Template for Numbered<N> {
         ListEntry::split(request, info)
     }
 
-    fn respond(context: Self::Context, answer: Check) -> Result<Self::Response, InvalidAnswerError> {
+    fn request(
+        instances: impl Iterator<Item = Self::Instance>,
+        dedup_id: String,
+        quota_request: Option<QuotaRequest>,
+    ) -> Self::Request {
+        ListEntry::request(instances, dedup_id, quota_request)
+    }
+
+    fn respond(context: Self::Context, answer: Check) -> Result<Response, InvalidAnswerError> {
         ListEntry::respond(context, answer)
     }
 }

@@ -57,7 +57,7 @@ impl Connect for Connector {
                         .apart(spec.counts_apart());
                     let opened = self.host.handlers().open(adapter, config.clone(), spec.origin(), purpose);
                     let handler = opened.await.map_err(|error| spec.refusal(&error))?;
-                    Ok(Box::new(LocalBackend::new(name, self.host.clone(), handler)) as BoxBackend)
+                    Ok(Box::new(LocalBackend::new(name, &self.host, handler)) as BoxBackend)
                 }
                 BackendSpec::Remote { connection, adapter_config, session_based: false } => {
                     let adapter = RemoteAdapter::new(connection, &remote, self.closing.runtime())

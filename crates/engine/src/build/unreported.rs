@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::{BackendSpec, BoxBackend, Connect, Connecting, HandlerSpec};
-use crate::handler::{Called, HandlerBackend};
+use crate::handler::{Called, HandlerBackend, LocalBackend};
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, template::Variety};
 use mixer_adapter_host::handler::Caller;
 
@@ -44,6 +44,10 @@ impl HandlerBackend for UnreportedBackend {
     fn is_called(&self, template: &DynamicTemplate) -> bool {
         let is_called = self.0.as_ref().is_some_and(|opened| opened.is_called(template));
         is_called && template.variety() != Variety::Report
+    }
+
+    fn local(&self) -> Option<&LocalBackend> {
+        self.0.as_ref().and_then(|opened| opened.local())
     }
 
     fn logs_failures(&self) -> bool {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
@@ -17,12 +16,13 @@ use crate::{
     policy::{FailureEffect, OnFailure},
     trace::{Step, status_text},
 };
+use mixer_adapter_core::template::Response;
 use mixer_adapter_host::handler::Caller;
 
 /// A completed call.
 pub(super) struct CompletedCall<'s> {
     pub(super) planned: PlannedCall<'s>,
-    pub(super) answer: Result<Bytes, Status>,
+    pub(super) answer: Result<Response, Status>,
     took: Duration,
 }
 
@@ -84,6 +84,11 @@ impl CompletedCall<'_> {
         &self.planned.destination.handler.denial_name
     }
 
+    /// Takes the answer.
+    pub(super) fn take_answer(&mut self) -> Result<Response, Status> {
+        self.answer.as_mut().map(std::mem::take).map_err(|status| status.clone())
+    }
+
     /// Describes the call with its outcome for a trace.
     pub(super) fn step(&self, outcome: Result<serde_json::Value, &Status>) -> Step {
         let instances = vec![self.planned.entry.instance.name.to_string()];
@@ -128,7 +133,7 @@ impl Evaluator<'_, '_> {
 }
 
 /// Returns the code that a call ended with.
-pub(super) fn code_of(answer: &Result<Bytes, Status>) -> Code {
+pub(super) fn code_of(answer: &Result<Response, Status>) -> Code {
     answer.as_ref().map_or_else(Status::code, |_| Code::Ok)
 }
 

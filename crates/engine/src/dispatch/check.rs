@@ -40,15 +40,6 @@ const DENIAL_GRACE: Duration = Duration::from_millis(50);
 /// The longest metadata of all adapters together in bytes.
 const MAX_ALL_METADATA: usize = 64 << 10;
 
-/// The result of a check with output, for any template.
-#[derive(Clone, PartialEq, prost::Message)]
-struct WithOutput {
-    #[prost(message, optional, tag = "1")]
-    result: Option<CheckResult>,
-    #[prost(bytes = "bytes", optional, tag = "2")]
-    output: Option<Bytes>,
-}
-
 /// The answer of an adapter.
 struct DecodedAnswer {
     result: CheckResult,
@@ -122,7 +113,7 @@ impl<'r, 's> Check<'r, 's> {
                 self.details.add_rule(&call.group.rule);
             }
         }
-        let cancelled = for_each_call(plan.calls, None, context.caller, |call| self.add(&call)).await;
+        let cancelled = for_each_call(plan.calls, None, context.caller, |mut call| self.add(&mut call)).await;
         if cancelled > 0 {
             let failure = self.evaluator.cancelled(cancelled);
             self.evaluator.failures.push(failure);
@@ -158,7 +149,7 @@ impl<'r, 's> Check<'r, 's> {
 
     /// Adds a completed call. After a denial behind Envoy, returns when to cancel the other calls: Envoy may allow a request whose
     /// answer is late.
-    fn add(&mut self, call: &CompletedCall<'_>) -> Option<Instant> {
+    fn add(&mut self, call: &mut CompletedCall<'_>) -> Option<Instant> {
         let decoded = decode(call);
         self.evaluator.record.trace(|| call.step(decoded.as_ref().map(|decoded| describe(&decoded.result))));
         let DecodedAnswer { result, output, operations, metadata } = match decoded {
@@ -269,16 +260,10 @@ impl<'r, 's> Check<'r, 's> {
     }
 }
 
-/// Decodes an adapter's result, with the output if its template has one, the header operations if it allows, and its metadata.
-fn decode(call: &CompletedCall<'_>) -> Result<DecodedAnswer, tonic::Status> {
-    let bytes = call.answer.clone()?;
-    let (mut result, output) = match call.planned.destination.template.variety() {
-        Variety::CheckWithOutput => {
-            let answer = WithOutput::decode(bytes).map_err(undecodable)?;
-            (answer.result.unwrap_or_default(), answer.output)
-        }
-        _ => (CheckResult::decode(bytes).map_err(undecodable)?, None),
-    };
+/// Returns an adapter's result, with the output if its template has one, the header operations if it allows, and its metadata.
+fn decode(call: &mut CompletedCall<'_>) -> Result<DecodedAnswer, tonic::Status> {
+    let has_output = call.planned.destination.template.variety() == Variety::CheckWithOutput;
+    let (mut result, output) = call.take_answer()?.into_check(has_output).map_err(undecodable)?;
     let metadata = result.status.as_mut().map_or_else(|| Ok(Struct::default()), take_metadata);
     let status = result.status.as_ref().filter(|status| status.code == 0);
     if let (Some(_), Err(error)) = (status, &metadata) {

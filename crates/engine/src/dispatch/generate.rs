@@ -13,7 +13,7 @@ use crate::{
     policy::{FailureEffect, fatal},
     rules::Bindings,
 };
-use mixer_adapter_core::{framework::status::limit_details, proto::Any};
+use mixer_adapter_core::{framework::status::limit_details, proto::Any, template::Response};
 use mixer_adapter_host::handler::details_of;
 
 /// A generator without a result.
@@ -56,7 +56,7 @@ impl<'s> Evaluator<'_, 's> {
             None
         })
         .await;
-        for call in &answered {
+        for call in &mut answered {
             if let Err(status) = &call.answer {
                 self.call_failed(call, status);
                 details.extend(details_of(status));
@@ -75,23 +75,23 @@ impl<'s> Evaluator<'_, 's> {
     /// Evaluates the bindings of a generator with its output.
     fn bind(
         &mut self,
-        call: &CompletedCall<'s>,
+        call: &mut CompletedCall<'s>,
         generated: &mut Vec<GeneratedAttribute>,
     ) -> Result<(), GenerateError> {
+        let answer = call.take_answer().map(Response::into_encoded);
         self.record.trace(|| {
             let output = call.planned.destination.template.output();
-            call.step(call.answer.as_ref().map(|answer| {
+            call.step(answer.as_ref().map(|answer| {
                 output.map_or(serde_json::Value::Null, |output| crate::trace_json(output, answer))
             }))
         });
         let handler = call.handler();
-        let answer = call.answer.as_ref();
-        let answer = answer.map_err(|status| GenerateError::Call(failure_text(handler, status)))?;
+        let answer = answer.map_err(|status| GenerateError::Call(failure_text(handler, &status)))?;
         let Some(bindings) = &call.planned.entry.bindings else { return Ok(()) };
         let Bindings { vocabulary, outputs, attributes } = &**bindings;
         let mut extra = Bag::new(vocabulary.clone());
         outputs
-            .read(answer, &mut extra)
+            .read(&answer, &mut extra)
             .map_err(|error| GenerateError::Decode { handler: handler.to_owned(), error })?;
         for (slot, attribute, expression) in attributes {
             let (slot, attribute) = (*slot, attribute.clone());

@@ -114,7 +114,7 @@ impl<'s> Evaluator<'_, 's> {
         let mut answers = Vec::with_capacity(plan.calls.len());
         for_each_call(plan.calls, Some(params), context.caller, |mut call| {
             let instance = &call.planned.entry.instance;
-            let result = call.answer.clone().and_then(|answer| decode(answer, &instance.name));
+            let result = call.take_answer().and_then(|answer| decode(answer, &instance.name));
             let granted = result.as_ref().map_or(0, |result| result.granted_amount);
             if instance.quota.all_or_nothing && request.amount > 0 && granted > 0 && !mode.past_limit {
                 taken(TakenAmount::new(&mut call.planned, params, granted));

@@ -55,8 +55,8 @@ pub struct ReportBatch {
     handler: Arc<RuntimeHandler>,
     template: Arc<DynamicTemplate>,
     instances: Vec<Vec<u8>>,
-    /// The counters of the rule of each instance.
-    rules: Vec<Arc<RuleCounts>>,
+    /// The full name of each instance, and the counters of its rule.
+    origins: Vec<(Arc<str>, Arc<RuleCounts>)>,
 }
 
 impl ReportBatch {
@@ -67,29 +67,30 @@ impl ReportBatch {
 
     /// Number of instances.
     pub fn len(&self) -> usize {
-        self.instances.len()
+        self.origins.len()
     }
 
     /// Returns whether there are no instances.
     pub fn is_empty(&self) -> bool {
-        self.instances.is_empty()
+        self.origins.is_empty()
     }
 
     /// The memory of the instances in bytes.
     pub fn size(&self) -> usize {
         let instances = self.instances.iter();
-        instances.map(|instance| size_of::<Vec<u8>>() + size_of::<usize>() + instance.capacity()).sum()
+        let origin = size_of::<(Arc<str>, Arc<RuleCounts>)>();
+        instances.map(|instance| size_of::<Vec<u8>>() + origin + instance.capacity()).sum()
     }
 
     /// Splits the batch into batches of at most `max` instances.
     pub fn split(self, max: usize) -> impl Iterator<Item = Self> {
-        let Self { handler, template, instances, rules } = self;
-        let (mut instances, mut rules) = (instances.into_iter(), rules.into_iter());
+        let Self { handler, template, instances, origins } = self;
+        let (mut instances, mut origins) = (instances.into_iter(), origins.into_iter());
         std::iter::from_fn(move || {
             let instances: Vec<_> = instances.by_ref().take(max).collect();
-            let rules = rules.by_ref().take(max).collect();
+            let origins = origins.by_ref().take(max).collect();
             let (handler, template) = (handler.clone(), template.clone());
-            (!instances.is_empty()).then_some(Self { handler, template, instances, rules })
+            (!instances.is_empty()).then_some(Self { handler, template, instances, origins })
         })
     }
 
@@ -102,7 +103,7 @@ impl ReportBatch {
             return Some(later);
         }
         self.instances.extend(later.instances);
-        self.rules.extend(later.rules);
+        self.origins.extend(later.origins);
         None
     }
 
@@ -112,9 +113,11 @@ impl ReportBatch {
     /// The handler rejects them or does not answer.
     pub async fn send(&self, caller: &Caller) -> Result<(), DispatchError> {
         let start = Clock::now();
-        let answer = self.handler.call(&self.template, &self.instances, &[], None, caller).await;
+        let names: Vec<&str> = self.origins.iter().map(|(name, _)| &**name).collect();
+        let answer = self.handler.call(&self.template, &self.instances, &names, None, caller).await;
         let (code, took) = (code_of(&answer), start.elapsed());
-        RuleCounts::record_report(self.rules.iter(), &self.handler.name, code, took);
+        let rules = self.origins.iter().map(|(_, rule)| rule);
+        RuleCounts::record_report(rules, &self.handler.name, code, took);
         answer
             .map(drop)
             .map_err(|status| FailureTexts::from_iter([failure_text(&self.handler.name, &status)]).into())
@@ -124,7 +127,7 @@ impl ReportBatch {
 #[derive(Debug)]
 struct Batch<'s> {
     destination: &'s Destination,
-    names: Vec<&'s str>,
+    names: Vec<&'s Arc<str>>,
     instances: Vec<Vec<u8>>,
     /// The group of each instance.
     groups: Vec<&'s Group>,
@@ -193,7 +196,9 @@ impl<'s> Report<'s> {
             handler: batch.destination.handler.clone(),
             template: batch.destination.template.clone(),
             instances: batch.instances,
-            rules: batch.groups.iter().map(|group| group.counts.clone()).collect(),
+            origins: std::iter::zip(batch.names, batch.groups)
+                .map(|(name, group)| (name.clone(), group.counts.clone()))
+                .collect(),
         });
         PreparedReport { batches: batches.collect(), failures: self.failures, lost: self.lost }
     }
@@ -210,7 +215,8 @@ impl<'s> Report<'s> {
             .map(|batch| async move {
                 let start = Clock::now();
                 let Destination { handler, template, .. } = batch.destination;
-                let answer = handler.call(template, &batch.instances, &batch.names, None, caller).await;
+                let names: Vec<&str> = batch.names.iter().map(|name| &***name).collect();
+                let answer = handler.call(template, &batch.instances, &names, None, caller).await;
                 (batch, answer, start.elapsed())
             })
             .collect();
@@ -218,7 +224,7 @@ impl<'s> Report<'s> {
         for (batch, answer, took) in answers {
             let Destination { handler, template, .. } = batch.destination;
             if let Some(trace) = trace.as_deref_mut() {
-                let names = batch.names.iter().map(|name| (*name).to_owned()).collect();
+                let names = batch.names.iter().map(ToString::to_string).collect();
                 let outcome = answer.as_ref().map(|_| serde_json::Value::Object(Default::default()));
                 trace.add(|| Step::call(&handler.name, template.name(), names, outcome, took));
             }

@@ -2,15 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use prost::Message as _;
-
 use mixer_adapter_core::{
     framework::dynamic::DynamicTemplate,
-    proto::{
-        QuotaResult,
-        istio::mixer::adapter::model::v1beta1::quota_result::{self, Limit},
-    },
+    proto::istio::mixer::adapter::model::v1beta1::quota_result::{self, Limit},
+    template::Response,
 };
 use mixer_adapter_host::handler::Caller;
 use tonic::Status;
@@ -107,8 +102,8 @@ impl TakenAmount {
 ///
 /// # Errors
 /// The answer is invalid, or for another instance.
-pub(super) fn decode(answer: Bytes, instance: &str) -> Result<quota_result::Result, Status> {
-    let mut result = QuotaResult::decode(answer).map_err(undecodable)?;
+pub(super) fn decode(answer: Response, instance: &str) -> Result<quota_result::Result, Status> {
+    let mut result = answer.into_quota().map_err(undecodable)?;
     result.quotas.remove(instance).ok_or_else(|| {
         let answered: Vec<&String> = result.quotas.keys().collect();
         Status::internal(format!("no grant for `{instance}` in the answer, only for {answered:?}"))

@@ -9,13 +9,14 @@ use std::{
 
 use prost::{DecodeError, Message, bytes::Bytes};
 use prost_reflect::MessageDescriptor;
+use tokio::time::Instant as Deadline;
 use tracing::{Instrument as _, Span, field};
 
 use super::{
-    CallError, Handler,
+    AdapterInfo, CallError, Handler,
     blocking::{BlockingThreads, SHUTTING_DOWN},
     erased::BoxFuture,
-    panics::{PanicError, contain_future},
+    panics::contain_future,
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
@@ -23,14 +24,13 @@ use mixer_adapter_core::{
     framework::{
         CallInfo,
         dynamic::{DescriptorSet, DynamicTemplate},
-        frame::frame,
         log_limit::FailureLogLimit,
         log_text::log_text,
         lossy_text,
         status::status_name,
     },
-    proto::Any as AnyMessage,
-    template::{Template, Variety},
+    proto::{Any as Config, QuotaRequest},
+    template::{Response, Template, Variety},
 };
 use mixer_adapter_net::grpc::Caller;
 
@@ -41,7 +41,7 @@ pub struct CallContext<'a> {
     /// The template called.
     pub template: &'static str,
     /// The configuration or session id in the request.
-    pub adapter_config: Option<AnyMessage>,
+    pub adapter_config: Option<Config>,
     /// The full names of the request's instances.
     pub instances: Vec<&'a str>,
     /// The caller.
@@ -60,7 +60,10 @@ pub trait Resolver: Send + Sync {
     }
 }
 
-/// The gRPC method of a template, without its types.
+/// A call of an adapter.
+type Served = BoxFuture<'static, Result<Response, CallError>>;
+
+/// The method of a template, without its types.
 pub trait Method: Send + Sync {
     /// Serves one request. The response is a gRPC frame: a prefix of five bytes and the message.
     fn call<'a>(
@@ -69,6 +72,9 @@ pub trait Method: Send + Sync {
         resolver: &'a dyn Resolver,
         caller: Caller,
     ) -> BoxFuture<'a, Result<Bytes, CallError>>;
+
+    /// Begins a call of an open handler.
+    fn begin<'a>(&self, call: LocalCall<'a>) -> BegunCall<'a>;
 
     /// Decodes and encodes the template's `Type` message, which makes its bytes canonical.
     fn canonical_type(&self, encoded: Bytes) -> Result<Bytes, prost::DecodeError>;
@@ -80,19 +86,72 @@ pub trait Method: Send + Sync {
     fn template(&self) -> (&'static str, Variety);
 }
 
-/// Calls handlers of one adapter with one template.
-trait Serve<T: Template>: Send + Sync {
-    fn serve(
-        &self,
-        handler: Arc<Handler>,
-        input: T::Input,
-        span: Span,
-    ) -> BoxFuture<'static, Result<T::Answer, HandlerError>>;
+/// A call of an open handler by this process.
+#[derive(Debug)]
+pub struct LocalCall<'a> {
+    /// The handler.
+    pub handler: Arc<Handler>,
+    /// Its full name.
+    pub name: &'a Arc<str>,
+    /// The encoded instances.
+    pub instances: &'a [Vec<u8>],
+    /// Their full names, for the log.
+    pub instance_names: &'a [&'a str],
+    /// The id that all attempts share.
+    pub dedup_id: String,
+    /// The amount that is requested.
+    pub quota_request: Option<QuotaRequest>,
+    /// The caller.
+    pub caller: &'a Caller,
 }
 
-enum HandlerError {
-    Failed(AdapterError),
-    Panicked(PanicError),
+/// A call that has begun. If it is dropped, it is recorded as cancelled.
+pub struct BegunCall<'a> {
+    template: &'static str,
+    name: &'a Arc<str>,
+    instance_names: &'a [&'a str],
+    caller: &'a Caller,
+    record: CallRecord,
+    served: Result<Served, CallError>,
+}
+
+impl BegunCall<'_> {
+    /// Waits for the response, until the deadline of the caller.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn response(self) -> Result<Response, CallError> {
+        let Self { template, name, instance_names, caller, mut record, served } = self;
+        let response = match served {
+            Ok(served) => within(caller.deadline, template, served).await,
+            Err(error) => Err(error),
+        };
+        let instances = || Some(instance_list(instance_names.iter().copied()));
+        record.end(&response, template, Some(name), caller, instances);
+        response
+    }
+}
+
+impl fmt::Debug for BegunCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BegunCall({} of {})", self.template, self.name)
+    }
+}
+
+/// Waits for a response until a deadline.
+async fn within(
+    deadline: Option<Deadline>,
+    template: &'static str,
+    served: impl Future<Output = Result<Response, CallError>>,
+) -> Result<Response, CallError> {
+    let Some(deadline) = deadline else { return served.await };
+    let answer = tokio::time::timeout_at(deadline, served).await;
+    answer.unwrap_or(Err(CallError::DeadlineExceeded { template }))
+}
+
+/// Calls handlers of one adapter with one template.
+trait Serve<T: Template>: Send + Sync {
+    fn serve(&self, handler: Arc<Handler>, input: T::Input, context: T::Context, span: Span) -> Served;
 }
 
 pub(crate) struct HandlerCaller<A> {
@@ -107,22 +166,21 @@ impl<A> HandlerCaller<A> {
 }
 
 impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
-    fn serve(
-        &self,
-        handler: Arc<Handler>,
-        input: T::Input,
-        span: Span,
-    ) -> BoxFuture<'static, Result<T::Answer, HandlerError>> {
+    fn serve(&self, handler: Arc<Handler>, input: T::Input, context: T::Context, span: Span) -> Served {
+        let info = handler.adapter().clone();
         let call = async move {
             // The call holds the handler, which is therefore not closed meanwhile.
             let Some(adapter) = handler.object::<A>() else {
-                return Err(HandlerError::Failed(AdapterError::unavailable("the handler is closed")));
+                return Err(failed(handler.adapter(), AdapterError::unavailable("the handler is closed")));
             };
+            let name = handler.adapter().name;
             match contain_future(async { adapter.handle(input).await }).await {
-                Ok(answer) => answer.map_err(HandlerError::Failed),
+                Ok(Ok(answer)) => T::respond(context, answer)
+                    .map_err(|source| CallError::InvalidAnswer { adapter: name, source }),
+                Ok(Err(error)) => Err(failed(handler.adapter(), error)),
                 Err(panic) => {
                     panic.report(handler.adapter(), "handle");
-                    Err(HandlerError::Panicked(panic))
+                    Err(CallError::Panicked { adapter: name, message: panic.message })
                 }
             }
         };
@@ -130,13 +188,17 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
         match self.threads.clone() {
             None => Box::pin(call),
             Some(threads) => Box::pin(async move {
-                threads
-                    .run(call)
-                    .await
-                    .unwrap_or_else(|| Err(HandlerError::Failed(AdapterError::unavailable(SHUTTING_DOWN))))
+                let stopped = || Err(failed(&info, AdapterError::unavailable(SHUTTING_DOWN)));
+                threads.run(call).await.unwrap_or_else(stopped)
             }),
         }
     }
+}
+
+/// Returns the failure of a handler.
+fn failed(adapter: &AdapterInfo, error: AdapterError) -> CallError {
+    adapter.count_omitted_details(&error);
+    CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
 }
 
 /// The method of one template: the adapters that serve it, by their index.
@@ -197,27 +259,35 @@ impl<T: Template> TemplateMethod<T> {
         })
     }
 
-    async fn serve(
-        &self,
-        mut request: T::Request,
+    /// Finds the handler of a request.
+    async fn handler(
+        request: &mut T::Request,
         resolver: &dyn Resolver,
         caller: &Caller,
-        record: &mut CallRecord,
-    ) -> Result<T::Response, CallError> {
-        let adapter_config = T::take_adapter_config(&mut request);
-        let handler = {
-            // Instance names select a session only if the call carries no configuration.
-            let instances = match adapter_config {
-                Some(_) => Vec::new(),
-                None => T::instance_names(&request).collect(),
-            };
-            let call = CallContext { template: T::NAME, adapter_config, instances, caller };
-            match resolver.open(&call) {
-                Some(handler) => handler,
-                None => resolver.resolve(call).await?,
-            }
+    ) -> Result<Arc<Handler>, CallError> {
+        let adapter_config = T::take_adapter_config(request);
+        // Instance names select a session only if the call carries no configuration.
+        let instances = match adapter_config {
+            Some(_) => Vec::new(),
+            None => T::instance_names(request).collect(),
         };
-        let adapter = handler.adapter().clone();
+        let call = CallContext { template: T::NAME, adapter_config, instances, caller };
+        match resolver.open(&call) {
+            Some(handler) => Ok(handler),
+            None => resolver.resolve(call).await,
+        }
+    }
+
+    /// Calls a handler, whose full name may be known.
+    fn serve(
+        &self,
+        handler: Arc<Handler>,
+        name: Option<&Arc<str>>,
+        request: T::Request,
+        caller: &Caller,
+        record: &mut CallRecord,
+    ) -> Result<Served, CallError> {
+        let adapter = handler.adapter();
         let Some(Some(server)) = self.by_adapter.get(adapter.index) else {
             return Err(CallError::NotServed {
                 adapter: adapter.name,
@@ -227,19 +297,9 @@ impl<T: Template> TemplateMethod<T> {
         };
         record.metrics = server.metrics.clone();
         record.adapter = Some(adapter.name);
-        let span = call_span::<T>(adapter.name, &request, resolver, caller);
-        let (input, context) = T::split(request, call_info(resolver, caller))?;
-        let answer = server.serve.serve(handler, input, span).await.map_err(|error| match error {
-            HandlerError::Failed(error) => {
-                adapter.count_omitted_details(&error);
-                CallError::Failed { adapter: adapter.name, source: Arc::new(error) }
-            }
-            HandlerError::Panicked(panic) => {
-                CallError::Panicked { adapter: adapter.name, message: panic.message }
-            }
-        })?;
-        T::respond(context, answer)
-            .map_err(|source| CallError::InvalidAnswer { adapter: adapter.name, source })
+        let span = call_span::<T>(adapter.name, &request, name, caller);
+        let (input, context) = T::split(request, call_info(name, caller))?;
+        Ok(server.serve.serve(handler, input, context, span))
     }
 }
 
@@ -251,39 +311,37 @@ impl<T: Template> Method for TemplateMethod<T> {
         caller: Caller,
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
-            let mut record = CallRecord {
-                metrics: self.unresolved.clone(),
-                adapter: None,
-                start: Instant::now(),
-                code: tonic::Code::Cancelled,
+            let mut record = CallRecord::new(self.unresolved.clone());
+            let name = resolver.handler_name();
+            let served = async {
+                let decoded = self.decode(request.clone());
+                let mut request =
+                    decoded.map_err(|source| CallError::Undecodable { message: T::METHOD, source })?;
+                let handler = Self::handler(&mut request, resolver, &caller).await?;
+                self.serve(handler, name, request, &caller, &mut record)?.await
             };
-            let decoded = self
-                .decode(request.clone())
-                .map_err(|source| CallError::Undecodable { message: T::METHOD, source });
-            let answer = match decoded {
-                Err(error) => Err(error),
-                Ok(request) => {
-                    let served = self.serve(request, resolver, &caller, &mut record);
-                    match caller.deadline {
-                        None => served.await,
-                        Some(deadline) => match tokio::time::timeout_at(deadline, served).await {
-                            Ok(answer) => answer,
-                            Err(_) => Err(CallError::DeadlineExceeded { template: T::NAME }),
-                        },
-                    }
-                }
-            };
-            record.code = match &answer {
-                Ok(_) => tonic::Code::Ok,
-                Err(error) => {
-                    let code = tonic::Code::from(error.code() as i32);
-                    record.metrics.set_last_failure(code, error);
-                    record.log_failure::<T>(error, request, resolver, &caller);
-                    code
-                }
-            };
-            answer.map(|answer| frame(&answer))
+            let response = within(caller.deadline, T::NAME, served).await;
+            record.end(&response, T::NAME, name, &caller, || {
+                let request = T::Request::decode(request).ok()?;
+                Some(instance_list(T::instance_names(&request)))
+            });
+            response.map(Response::framed)
         })
+    }
+
+    fn begin<'a>(&self, call: LocalCall<'a>) -> BegunCall<'a> {
+        let LocalCall { handler, name, instances, instance_names, dedup_id, quota_request, caller } = call;
+        let mut record = CallRecord::new(self.unresolved.clone());
+        let mut undecodable = None;
+        let instances = instances.iter().map_while(|instance| {
+            T::Instance::decode(&**instance).map_err(|source| undecodable = Some(source)).ok()
+        });
+        let request = T::request(instances, dedup_id, quota_request);
+        let served = match undecodable {
+            Some(source) => Err(CallError::Undecodable { message: T::METHOD, source }),
+            None => self.serve(handler, Some(name), request, caller, &mut record),
+        };
+        BegunCall { template: T::NAME, name, instance_names, caller, record, served }
     }
 
     fn canonical_type(&self, encoded: Bytes) -> Result<Bytes, prost::DecodeError> {
@@ -346,23 +404,31 @@ struct CallRecord {
 }
 
 impl CallRecord {
-    /// Logs a failed call, at most ten lines of each code in ten seconds.
-    fn log_failure<T: Template>(
-        &self,
-        error: &CallError,
-        request: Bytes,
-        resolver: &dyn Resolver,
+    fn new(metrics: Arc<CallMetrics>) -> Self {
+        Self { metrics, adapter: None, start: Instant::now(), code: tonic::Code::Cancelled }
+    }
+
+    /// Ends the record. Logs a failed call, at most ten lines of each code in ten seconds.
+    fn end(
+        &mut self,
+        response: &Result<Response, CallError>,
+        template: &'static str,
+        handler: Option<&Arc<str>>,
         caller: &Caller,
+        instances: impl FnOnce() -> Option<String>,
     ) {
+        let Err(error) = response else {
+            self.code = tonic::Code::Ok;
+            return;
+        };
+        self.code = tonic::Code::from(error.code() as i32);
+        self.metrics.set_last_failure(self.code, error);
         let failure: (i32, &dyn fmt::Display) = (error.code() as i32, error);
-        log_failure(&self.metrics.failure_log, "call failed", caller, failure, || {
-            let request = T::Request::decode(request).ok();
-            FailedCall {
-                adapter: self.adapter.or_else(|| error.adapter()),
-                template: Some(T::NAME),
-                handler: resolver.handler_name().map(|name| &**name),
-                instance: request.map(|request| instance_list(T::instance_names(&request))),
-            }
+        log_failure(&self.metrics.failure_log, "call failed", caller, failure, || FailedCall {
+            adapter: self.adapter.or_else(|| error.adapter()),
+            template: Some(template),
+            handler: handler.map(|name| &**name),
+            instance: instances(),
         });
     }
 }
@@ -374,7 +440,7 @@ impl Drop for CallRecord {
 }
 
 /// Returns the information about a call that the handler receives.
-fn call_info(resolver: &dyn Resolver, caller: &Caller) -> CallInfo {
+fn call_info(handler: Option<&Arc<str>>, caller: &Caller) -> CallInfo {
     let Caller { deadline, peer, request_id, metadata, .. } = caller;
     CallInfo {
         deadline: *deadline,
@@ -382,7 +448,7 @@ fn call_info(resolver: &dyn Resolver, caller: &Caller) -> CallInfo {
         peer: peer.clone(),
         request_id: request_id.clone(),
         metadata: metadata.clone(),
-        handler: resolver.handler_name().cloned(),
+        handler: handler.cloned(),
     }
 }
 
@@ -391,7 +457,7 @@ fn call_info(resolver: &dyn Resolver, caller: &Caller) -> CallInfo {
 fn call_span<T: Template>(
     adapter: &'static str,
     request: &T::Request,
-    resolver: &dyn Resolver,
+    handler: Option<&Arc<str>>,
     caller: &Caller,
 ) -> Span {
     tracing::debug_span!(
@@ -399,7 +465,7 @@ fn call_span<T: Template>(
         "call",
         adapter,
         template = T::NAME,
-        handler = resolver.handler_name().map(|name| &**name),
+        handler = handler.map(|name| &**name),
         instance = log_text(instance_list(T::instance_names(request))),
         peer = log_text(caller.peer_name()),
         trace_id = caller.trace.map(|trace| field::display(trace.trace_id())),

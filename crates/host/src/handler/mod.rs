@@ -17,7 +17,7 @@ mod status_details;
 
 pub use adapter_info::{AdapterInfo, TemplateInfo, quoted_list};
 pub use adapters::{Adapters, AdaptersBuilder, StartError};
-pub use call::{CallContext, FailedCall, Method, Resolver, instance_list, log_failure};
+pub use call::{BegunCall, CallContext, FailedCall, LocalCall, Method, Resolver, instance_list, log_failure};
 pub use call_error::CallError;
 pub use closing::Closing;
 pub use erased::{BoxFuture, Handler, Purpose};
