@@ -344,3 +344,6 @@ impl Resolver for LocalBackend {
         Some(&self.name)
     }
 }
+
+#[cfg(test)]
+mod tests;
