@@ -179,6 +179,12 @@ pub enum EvalErrorKind {
         /// The limit in bytes.
         max: usize,
     },
+    /// An operand of a type that its operation does not take, which the compiler rejects.
+    #[error("an operand is {actual}, which its operation does not take; this is a defect of the compiler")]
+    Operand {
+        /// The operand's type.
+        actual: &'static str,
+    },
     /// An error of a CEL or COMPAT expression.
     #[error("{message}")]
     Cel {
@@ -192,7 +198,7 @@ impl EvalErrorKind {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::MissingAttribute { .. } => "attribute_missing",
-            Self::WrongType { .. } | Self::NotBool { .. } => "runtime_type_mismatch",
+            Self::WrongType { .. } | Self::NotBool { .. } | Self::Operand { .. } => "runtime_type_mismatch",
             Self::Conversion { .. } => "value_conversion_error",
             Self::Pattern { .. } => "regex_error",
             Self::Cel { .. } | Self::TooLong { .. } | Self::NoValue { .. } => "other_eval",

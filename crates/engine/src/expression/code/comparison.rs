@@ -1,4 +1,5 @@
 use super::{Operand, address};
+use crate::expression::error::EvalError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
@@ -24,8 +25,8 @@ impl Relation {
 
     /// Compares operands of one type. The compiler rejects types without an order, and without equality.
     #[inline]
-    pub(super) fn holds(self, left: &Operand<'_>, right: &Operand<'_>) -> bool {
-        match (left, right) {
+    pub(super) fn holds(self, left: &Operand<'_>, right: &Operand<'_>) -> Result<bool, EvalError> {
+        Ok(match (left, right) {
             (Operand::Str(left), Operand::Str(right)) => ordered::<str>(self, left, right),
             (Operand::Int(left), Operand::Int(right)) => ordered(self, left, right),
             (Operand::Double(left), Operand::Double(right)) => match self {
@@ -43,8 +44,8 @@ impl Relation {
             (Operand::Address(left), Operand::Address(right)) => {
                 address::equal(left, right) != (self == Relation::NotEqual)
             }
-            _ => false,
-        }
+            _ => return Err(left.misfit()),
+        })
     }
 }
 

@@ -32,22 +32,21 @@ impl FieldCall {
         let complete = match &self.body {
             Some([body, truncated]) => {
                 let has_text = body.try_value(env)?.is_some();
-                check_body(has_text, truncated.try_value(env)?.map(Operand::into_bool))
+                check_body(has_text, truncated.try_value(env)?.map(Operand::into_bool).transpose()?)
             }
             None => Ok(()),
         };
         let [text, argument] = &self.operands;
         let (text, argument) = (text.try_value(env)?, argument.try_value(env)?);
-        let found = complete.and_then(|()| {
-            let Some((text, argument)) = text.zip(argument) else { return Ok(None) };
-            let text = text.into_text();
-            match self.function {
-                FieldFunction::Json => env.attributes.json().field(&text, &argument.into_text()),
-                FieldFunction::Query => query(&text, &argument.into_text()),
-                FieldFunction::QueryAll => query_all(&text, &argument.into_text()),
-                FieldFunction::Segment => segment(&text, argument.into_int()),
-            }
-        });
+        complete.map_err(|error| self.error(&error))?;
+        let Some((text, argument)) = text.zip(argument) else { return Ok(None) };
+        let text = text.into_text()?;
+        let found = match self.function {
+            FieldFunction::Json => env.attributes.json().field(&text, &argument.into_text()?),
+            FieldFunction::Query => query(&text, &argument.into_text()?),
+            FieldFunction::QueryAll => query_all(&text, &argument.into_text()?),
+            FieldFunction::Segment => segment(&text, argument.into_int()?),
+        };
         found.map_err(|error| self.error(&error))
     }
 

@@ -170,13 +170,13 @@ impl Expr {
     /// Returns the value of an expression of a type with string values.
     #[inline]
     fn text<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
-        self.value(env).map(Operand::into_text)
+        self.value(env).and_then(Operand::into_text)
     }
 
     /// Returns the value of a BOOL expression.
     #[inline]
     pub(crate) fn bool<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
-        self.value(env).map(Operand::into_bool)
+        self.value(env).and_then(Operand::into_bool)
     }
 }
 

@@ -6,7 +6,11 @@ use std::{
 use super::{Env, ZonedTimestamp};
 use crate::{
     attribute::{AttributeValue, StringMap},
-    expression::Evaluated,
+    expression::{
+        Evaluated,
+        error::{EvalError, EvalErrorKind},
+        span::Span,
+    },
 };
 use mixer_adapter_core::value::ValueType;
 
@@ -67,28 +71,46 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Returns the text of an operand of a type with string values. The compiler rejects other operands, also for the functions below.
+    /// Returns the text of an operand of a type with string values.
     #[inline]
-    pub(super) fn into_text(self) -> Cow<'a, str> {
-        match self {
-            Self::Str(text) => text,
-            _ => Cow::Borrowed(""),
-        }
+    pub(super) fn into_text(self) -> Result<Cow<'a, str>, EvalError> {
+        if let Self::Str(text) = self { Ok(text) } else { Err(self.misfit()) }
     }
 
     #[inline]
-    pub(super) fn into_bool(self) -> bool {
-        matches!(self, Self::Bool(true))
+    pub(super) fn into_bool(self) -> Result<bool, EvalError> {
+        if let Self::Bool(value) = self { Ok(value) } else { Err(self.misfit()) }
     }
 
     #[inline]
-    pub(super) fn into_int(self) -> i64 {
-        if let Self::Int(number) = self { number } else { 0 }
+    pub(super) fn into_int(self) -> Result<i64, EvalError> {
+        if let Self::Int(number) = self { Ok(number) } else { Err(self.misfit()) }
     }
 
     #[inline]
-    pub(super) fn into_map(self) -> MapRef<'a> {
-        if let Self::Map(map) = self { map } else { MapRef::empty() }
+    pub(super) fn into_double(self) -> Result<f64, EvalError> {
+        if let Self::Double(number) = self { Ok(number) } else { Err(self.misfit()) }
+    }
+
+    #[inline]
+    pub(super) fn into_map(self) -> Result<MapRef<'a>, EvalError> {
+        if let Self::Map(map) = self { Ok(map) } else { Err(self.misfit()) }
+    }
+
+    /// The error of an operand that its operation does not take, so that no condition holds or fails by a value it does not have.
+    #[cold]
+    pub(super) fn misfit(&self) -> EvalError {
+        let actual = match self {
+            Self::Str(_) => "a text",
+            Self::Int(_) => "INT64",
+            Self::Double(_) => "DOUBLE",
+            Self::Bool(_) => "BOOL",
+            Self::Timestamp(_) => "TIMESTAMP",
+            Self::Duration(_) => "DURATION",
+            Self::Address(_) => "IP_ADDRESS",
+            Self::Map(_) => "STRING_MAP",
+        };
+        EvalError::new(EvalErrorKind::Operand { actual }, Span::default())
     }
 
     /// Returns the value of an expression of a type.

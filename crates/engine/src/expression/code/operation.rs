@@ -118,7 +118,7 @@ impl Operation {
             Self::Entry(map, key) => Ok(try_entry(map, key, env)?.map(Operand::Str)),
             Self::Field(field) => Ok(field.try_value(env)?.map(|text| Operand::Str(Cow::Owned(text)))),
             Self::ParseInt(text, span) => {
-                let text = text.try_value(env)?.map(Operand::into_text);
+                let text = text.try_value(env)?.map(Operand::into_text).transpose()?;
                 text.map(|text| parse_int(&text, *span).map(Operand::Int)).transpose()
             }
             Self::And(_)
@@ -154,7 +154,7 @@ fn compare<'a>(
     env: &mut Env<'a, '_>,
 ) -> Result<bool, EvalError> {
     let left = left.value(env)?;
-    Ok(relation.holds(&left, &right.value(env)?))
+    relation.holds(&left, &right.value(env)?)
 }
 
 /// Evaluates two texts and tests them.
@@ -171,22 +171,19 @@ fn both<'a>(
 
 #[inline(never)]
 fn sum_ints<'a>(terms: &'a [Expr], env: &mut Env<'a, '_>) -> Result<i64, EvalError> {
-    terms.iter().try_fold(0i64, |sum, term| Ok(sum.wrapping_add(term.value(env)?.into_int())))
+    terms.iter().try_fold(0i64, |sum, term| Ok(sum.wrapping_add(term.value(env)?.into_int()?)))
 }
 
 #[inline(never)]
 fn sum_doubles<'a>(terms: &'a [Expr], env: &mut Env<'a, '_>) -> Result<f64, EvalError> {
     // The sum of -0 and -0 is -0.
-    terms.iter().try_fold(-0.0, |sum, term| match term.value(env)? {
-        Operand::Double(number) => Ok(sum + number),
-        _ => Ok(sum),
-    })
+    terms.iter().try_fold(-0.0, |sum, term| Ok(sum + term.value(env)?.into_double()?))
 }
 
 /// Evaluates a map entry; a missing entry is the empty string.
 #[inline(never)]
 fn entry<'a>(map: &'a Expr, key: &'a Key, env: &mut Env<'a, '_>) -> Result<Cow<'a, str>, EvalError> {
-    let map = map.value(env)?.into_map();
+    let map = map.value(env)?.into_map()?;
     let value = match key {
         Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
         Key::Computed(key) => {
@@ -203,11 +200,11 @@ fn try_entry<'a>(
     key: &'a Key,
     env: &mut Env<'a, '_>,
 ) -> Result<Option<Cow<'a, str>>, EvalError> {
-    let Some(map) = map.try_value(env)?.map(Operand::into_map) else { return Ok(None) };
+    let Some(map) = map.try_value(env)?.map(Operand::into_map).transpose()? else { return Ok(None) };
     let value = match key {
         Key::Constant(key) => map.get(key, env, || Arc::clone(key)),
         Key::Computed(key) => {
-            let Some(key) = key.try_value(env)?.map(Operand::into_text) else { return Ok(None) };
+            let Some(key) = key.try_value(env)?.map(Operand::into_text).transpose()? else { return Ok(None) };
             map.get(&key, env, || Arc::from(&*key))
         }
     };
