@@ -1,33 +1,53 @@
-//! How long it takes to make a snapshot of many rules and instances, and to make the next one after one rule changed.
+//! How long it takes to make a snapshot of many rules and instances, and what the next one costs after one rule changed: in memory, and
+//! in a file.
 
-use std::time::Instant;
+use std::{fs, path::Path, sync::Arc, time::Instant};
 
-use mixer_adapter_config::{Change, Collection, ConfigSet, Content, Kind, parse};
+use mixer_adapter_config::{
+    Acceptance, Apply, Change, Collection, ConfigSet, Content, Kind, Progress, Update, Verdict, parse,
+    source::FileSource,
+};
 use mixer_adapter_engine::{
-    Snapshot,
+    Controller, Mixer, Snapshot,
     build::{BuildOptions, Connector, SnapshotBuilder},
     remote,
 };
 use mixer_adapter_host::handler::Closing;
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::{Sender, channel},
+};
 
 use super::rules::{host, runtime};
 
 const RULES: usize = 10_000;
+/// How often a rule changes; the clock has ticks of 10 ms.
+const CHANGES: u32 = 20;
 
 pub(super) fn time() {
-    let runtime = runtime();
-    let host = host(runtime.handle());
-    let connector = Connector {
-        host: host.clone(),
+    in_memory();
+    for rules in [RULES, 5 * RULES] {
+        runtime().block_on(in_file(rules));
+    }
+}
+
+fn connector(runtime: &Handle) -> Connector {
+    Connector {
+        host: host(runtime),
         remote: remote::Options::default(),
-        closing: Closing::on(runtime.handle().clone()),
-    };
+        closing: Closing::on(runtime.clone()),
+    }
+}
+
+fn in_memory() {
+    let runtime = runtime();
+    let connector = connector(runtime.handle());
     let start = Instant::now();
-    let resources = parse(&configuration(""), "bench.yaml", "istio-system").resources;
+    let resources = parse(&configuration(RULES, RULES), "bench.yaml", "istio-system").resources;
     let parsed = start.elapsed();
     let (set, faults) = ConfigSet::of(resources);
     let build = |set: &ConfigSet, former: Option<&Snapshot>| {
-        let builder = SnapshotBuilder::after(former, set, Vec::new(), &host);
+        let builder = SnapshotBuilder::after(former, set, Vec::new(), &connector.host);
         let options = BuildOptions::default();
         let built = runtime.block_on(builder.build(former, &connector, &options));
         built.map_err(|faults| format!("{:?}", faults.first())).expect("a good configuration").0
@@ -51,16 +71,81 @@ pub(super) fn time() {
     );
 }
 
-fn configuration(more: &str) -> String {
+/// A controller that sends the CPU time at which it applied each configuration.
+struct Timed {
+    controller: Controller,
+    applied: Sender<u64>,
+}
+
+impl Apply for Timed {
+    async fn apply(&mut self, update: Update) -> Verdict {
+        let verdict = self.controller.apply(update).await;
+        self.applied.try_send(cpu_millis()).expect("somebody waits for it");
+        verdict
+    }
+
+    fn report(&mut self, progress: Progress) {
+        assert!(progress.refused.is_empty(), "{progress:?}");
+        self.controller.report(progress);
+    }
+}
+
+/// Prints the CPU time from the change of a rule in a file to the next snapshot in use.
+async fn in_file(rules: usize) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("bench.yaml");
+    let texts = [configuration(rules, rules), configuration(rules, rules / 2)];
+    write(&path, &texts[0]);
+    let connector = Arc::new(connector(&Handle::current()));
+    let (host, options) = (connector.host.clone(), BuildOptions::default());
+    let controller = Controller::new(Arc::new(Mixer::new()), host, connector, options);
+    let (sender, mut applied) = channel(1);
+    let source = FileSource::new(path.as_path(), "istio-system");
+    let following = Acceptance::new(Timed { controller, applied: sender }).run(vec![source.into()]);
+    tokio::pin!(following);
+    let changing = async {
+        applied.recv().await.expect("the first configuration");
+        let mut millis = 0;
+        for change in 1..=CHANGES {
+            write(&path, &texts[change as usize % 2]);
+            let start = cpu_millis();
+            millis += applied.recv().await.expect("the next configuration") - start;
+        }
+        f64::from(u32::try_from(millis).expect("a short time")) / f64::from(CHANGES)
+    };
+    let millis = tokio::select! {
+        millis = changing => millis,
+        () = &mut following => unreachable!("the source ends"),
+    };
+    println!("{rules} rules and {rules} instances in a file: one rule changed {millis:.1} ms CPU");
+}
+
+/// Replaces the file as a whole.
+fn write(path: &Path, text: &str) {
+    let next = path.with_extension("next");
+    fs::write(&next, text).expect("written");
+    fs::rename(next, path).expect("replaced");
+}
+
+/// The CPU time of this process so far.
+fn cpu_millis() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
+    let (_, fields) = stat.rsplit_once(") ").expect("the format of stat");
+    let ticks = fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+    ticks.sum::<u64>() * 10
+}
+
+/// Rules with an instance each; one rule has another condition.
+fn configuration(rules: usize, other: usize) -> String {
     let mut text = String::from(
         "kind: handler\nmetadata: {name: h, namespace: istio-system}\nspec: {compiledAdapter: noop}\n",
     );
-    for index in 0..RULES {
+    for index in 0..rules {
         text += &format!(
             "---\nkind: instance\nmetadata: {{name: i{index}, namespace: istio-system}}\nspec: {{compiledTemplate: \
              listentry, params: {{value: 'source.name | \"unknown{index}\"'}}}}\n"
         );
-        text.push_str(&rule(index, more));
+        text.push_str(&rule(index, if index == other { "|| false" } else { "" }));
     }
     text
 }
