@@ -1,7 +1,7 @@
 //! Counters by rule, handler and instance, with a bounded number of names.
 
 use std::{
-    collections::BTreeMap,
+    collections::HashMap,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tonic::Code;
 
@@ -32,6 +33,15 @@ pub struct ResourceCounts {
     pub handlers: Counters<HandlerCounts>,
     /// The counters of instances.
     pub instances: Counters<InstanceCounts>,
+}
+
+impl ResourceCounts {
+    /// Makes room for the names of the next snapshot.
+    pub(crate) fn sweep(&self) {
+        self.rules.sweep();
+        self.handlers.sweep();
+        self.instances.sweep();
+    }
 }
 
 /// The counters of a rule.
@@ -220,19 +230,21 @@ impl QuotaCounts {
 /// Counters by full name. They end with the last snapshot that uses them.
 #[derive(Debug, Default)]
 pub struct Counters<T> {
-    named: Mutex<BTreeMap<Arc<str>, Weak<T>>>,
+    named: Mutex<HashMap<Arc<str>, Weak<T>, RandomState>>,
     other: Arc<T>,
 }
 
 impl<T: Default> Counters<T> {
+    /// Removes the counters that no snapshot uses.
+    fn sweep(&self) {
+        self.named.lock().retain(|_, counters| counters.strong_count() > 0);
+    }
+
     /// Returns the counters of a name.
     pub(crate) fn of(&self, name: &Arc<str>) -> Arc<T> {
         let mut named = self.named.lock();
         if let Some(known) = named.get(name).and_then(Weak::upgrade) {
             return known;
-        }
-        if named.len() >= MAX_NAMES {
-            named.retain(|_, counters| counters.strong_count() > 0);
         }
         if named.len() >= MAX_NAMES {
             return self.other.clone();
@@ -242,12 +254,13 @@ impl<T: Default> Counters<T> {
         counters
     }
 
-    /// Returns the counters in use.
+    /// Returns the counters in use, by name.
     pub fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
         let named = self.named.lock();
         let mut all: Vec<_> =
             named.iter().filter_map(|(name, counters)| Some((name.clone(), counters.upgrade()?))).collect();
         drop(named);
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
         if Arc::strong_count(&self.other) > 1 {
             all.push((OTHER.into(), self.other.clone()));
         }
@@ -307,6 +320,7 @@ mod tests {
         assert_eq!(denied.last(), Some(&10));
         assert_eq!(denied.iter().sum::<u64>(), used.len() as u64);
         drop((used, all));
+        counts.sweep();
         let later: Vec<_> = (0..MAX_NAMES).map(|number| counts.rules.of(&name(MAX_NAMES + number))).collect();
         assert_eq!(counts.rules.all().len(), later.len());
     }

@@ -312,6 +312,7 @@ impl Part {
         faults: &mut Vec<ValidationError>,
     ) -> Snapshot {
         let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
+        resource_counts.sweep();
         let opened = open::open_all(&self.handlers, former, connect, &resource_counts, faults).await;
         let mut snapshot = Snapshot {
             namespace_slots: NamespaceSlots::of(&vocabulary),
