@@ -1,5 +1,7 @@
 //! Texts of limited length for peers, logs and status pages.
 
+use std::fmt;
+
 /// The longest text in a NACK or a status, in bytes: far below what peers accept in one message or header.
 pub const MAX_TEXT: usize = 2_000;
 /// The longest name or version that a status shows, in bytes.
@@ -37,10 +39,10 @@ pub fn join_texts(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 }
 
 /// Returns at most `max` texts of at most 2,000 bytes each; a last text has the number of the others.
-pub fn limit_texts(texts: impl IntoIterator<Item = impl AsRef<str>>, max: usize) -> Vec<String> {
+pub fn limit_texts(texts: impl IntoIterator<Item = impl fmt::Display>, max: usize) -> Vec<String> {
     let mut texts = texts.into_iter();
     let mut limited: Vec<String> =
-        texts.by_ref().take(max).map(|text| truncate(text.as_ref(), MAX_TEXT)).collect();
+        texts.by_ref().take(max).map(|text| truncate(&text.to_string(), MAX_TEXT)).collect();
     match texts.count() {
         0 => {}
         more => limited.push(format!("and {more} more")),

@@ -33,7 +33,7 @@ pub struct Controller {
     status: Arc<Mutex<ConfigStatus>>,
     losses: LossPolicy,
     /// The non-fatal faults of the configuration in use.
-    faults: HashSet<String>,
+    faults: Vec<ValidationError>,
 }
 
 /// The number of faults that the status has.
@@ -180,7 +180,7 @@ impl Controller {
             set: ConfigSet::default(),
             status: Arc::default(),
             losses: LossPolicy::Protect { delay: EMPTY_DELAY },
-            faults: HashSet::new(),
+            faults: Vec::new(),
         }
     }
 
@@ -205,14 +205,18 @@ impl Controller {
     }
 
     /// Logs non-fatal faults that the previous configuration did not have. Returns the deprecated fields among them.
-    fn log_new_faults(&mut self, faults: &[ValidationError]) -> Vec<String> {
-        let texts: HashSet<String> = faults.iter().map(ToString::to_string).collect();
-        let new: Vec<&ValidationError> =
-            faults.iter().filter(|fault| !self.faults.contains(&fault.to_string())).collect();
-        for text in limit_texts(new.iter().map(ToString::to_string), MAX_LOGGED) {
+    fn log_new_faults(&self, faults: &[ValidationError]) -> Vec<String> {
+        // Most are those of before, in the same order.
+        let same = self.faults.iter().zip(faults).take_while(|(before, now)| before == now).count();
+        let (before, now) = (&self.faults[same..], &faults[same..]);
+        let pairs = before.iter().rev().zip(now.iter().rev());
+        let last = pairs.take_while(|(before, now)| before == now).count();
+        let before: HashSet<String> = before[..before.len() - last].iter().map(ToString::to_string).collect();
+        let now = now[..now.len() - last].iter();
+        let new: Vec<&ValidationError> = now.filter(|fault| !before.contains(&fault.to_string())).collect();
+        for text in limit_texts(&new, MAX_LOGGED) {
             tracing::warn!("{text}");
         }
-        self.faults = texts;
         let deprecated = new.iter().filter(|fault| fault.topic == Topic::DeprecatedField);
         deprecated
             .map(|fault| fault.deprecation.as_ref().map_or(String::new(), |of| of.element.clone()))
@@ -269,11 +273,12 @@ impl Apply for Controller {
             status.resources =
                 resources.into_iter().map(|(collection, count)| (collection.to_string(), count)).collect();
             status.versions.extend(versions);
-            status.faults = limit_texts(faults.iter().map(ToString::to_string), MAX_FAULTS);
+            status.faults = limit_texts(&faults, MAX_FAULTS);
             for warning in status.warnings().iter().filter(|warning| !known.contains(warning)) {
                 tracing::warn!("{warning}");
             }
         });
+        self.faults = faults;
         Ok(())
     }
 
@@ -287,8 +292,7 @@ impl Apply for Controller {
     /// Records the rejected updates, and logs changes of them.
     fn report(&mut self, progress: Progress) {
         let faults = progress.refused.iter().flat_map(|update| &update.faults);
-        let refusal = faults.filter(|fault| fault.is_error()).map(ToString::to_string);
-        let refusal = limit_texts(refusal, MAX_FAULTS);
+        let refusal = limit_texts(faults.filter(|fault| fault.is_error()), MAX_FAULTS);
         let sources: Vec<&str> = progress.refused.iter().map(|update| &*update.source).collect();
         let awaited = progress.awaited.iter().map(|awaited| Awaited {
             collection: awaited.collection.to_string(),

@@ -317,7 +317,7 @@ impl Running {
         if faults.is_empty() {
             unreadable.remove(collection);
         } else {
-            let texts = limit_texts(faults.iter().map(ToString::to_string), MAX_FAULTS);
+            let texts = limit_texts(faults, MAX_FAULTS);
             unreadable.insert(collection.clone(), join_texts(&texts));
         }
     }
