@@ -52,7 +52,10 @@ impl Change {
             Collection::mixer().map(|collection| (collection, Vec::new())).collect();
         for resource in resources {
             let resource = resource.into();
-            sets.entry(resource.collection.clone()).or_default().push(resource);
+            match sets.get_mut(&resource.collection) {
+                Some(set) => set.push(resource),
+                None => _ = sets.insert(resource.collection.clone(), vec![resource]),
+            }
         }
         sets.into_iter()
             .map(|(collection, resources)| Self::new(collection, Content::Full(resources)))

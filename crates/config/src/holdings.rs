@@ -1,6 +1,9 @@
 //! The resources of each source, to detect that it lost its rules or everything.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use tokio::time::Instant;
 
@@ -9,14 +12,24 @@ use crate::{
     collection::Collection,
     name::{Kind, ResourceName},
     offer::Update,
+    resource::Resource,
 };
 
-/// The names of Mixer's resources that a source has, by collection.
+/// Mixer's resources that a source has, by collection.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    names: BTreeMap<Collection, HashSet<ResourceName>>,
+    names: BTreeMap<Collection, Held>,
     /// Set while updates of the source are not applied.
     pub(crate) held_back: Option<HeldBack>,
+}
+
+/// The resources that a source has of a collection.
+#[derive(Debug, Default)]
+struct Held {
+    /// Those of the last full update, until there is a partial one.
+    whole: Vec<Arc<Resource>>,
+    /// The names of all others.
+    names: HashSet<ResourceName>,
 }
 
 /// The reason why updates of a source are not applied.
@@ -63,17 +76,21 @@ impl Holdings {
         if collection.role().is_none() {
             return;
         }
-        let names = self.names.entry(collection.clone()).or_default();
+        let Held { whole, names } = self.names.entry(collection.clone()).or_default();
         match content {
-            Content::Full(_) => names.clear(),
-            Content::Partial { removed, .. } => {
+            Content::Full(resources) => {
+                whole.clone_from(resources);
+                names.clear();
+            }
+            Content::Partial { added, removed } => {
+                names.extend(whole.drain(..).map(|resource| resource.name.clone()));
                 for name in removed {
                     names.remove(name);
                 }
+                names.extend(added.iter().map(|resource| resource.name.clone()));
             }
         }
-        names.extend(content.resources().iter().map(|resource| resource.name.clone()));
-        self.names.retain(|_, names| !names.is_empty());
+        self.names.retain(|_, held| !held.whole.is_empty() || !held.names.is_empty());
     }
 
     fn has_rules(&self) -> bool {

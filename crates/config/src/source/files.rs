@@ -179,8 +179,9 @@ fn read_document(path: &Path, formats: &[FileFormat]) -> Result<String, ReadErro
 }
 
 fn read_text(path: &Path) -> Result<String, ReadError> {
-    let mut bytes = Vec::new();
     let file = open_file(path).map_err(ReadError::Open)?;
+    let length = file.metadata().map_or(0, |metadata| metadata.len()).min(MAX_FILE);
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(ReadError::Read)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ReadError::TooLong);
