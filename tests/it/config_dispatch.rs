@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use mixer_adapter_config::{ConfigSet, Parsed, ResourceName, ValidationError, lint, parse};
+use mixer_adapter_config::{ConfigSet, Parsed, ValidationError, lint, parse};
 use serde_json::Value as Json;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/dispatch");
@@ -48,11 +48,12 @@ fn the_lints_find_what_the_cases_were_made_to_show() {
     let mut found = Vec::new();
     for (id, parsed) in cases() {
         let (set, _) = ConfigSet::of(parsed.resources);
-        let is_quota = |instance: &ResourceName| instance.name().starts_with('q');
+        let instances = set.iter().map(|entry| entry.name());
+        let quotas = instances.filter(|instance| instance.name().starts_with('q')).collect();
         let place = |fault: ValidationError| {
             (id.clone(), fault.resource.unwrap().to_string(), fault.field.to_string())
         };
-        found.extend(lint(&set, is_quota).into_iter().map(place));
+        found.extend(lint(&set, &quotas).into_iter().map(place));
     }
     let expected = [
         ("quota-unmatched-rule-beats-matched", "r2.rule.istio-system", "spec.actions[0].instances[0]"),

@@ -33,6 +33,7 @@ mod parse;
 mod parsed;
 pub mod proto;
 mod resource;
+mod resource_lint;
 mod runtime;
 mod scope;
 mod set;

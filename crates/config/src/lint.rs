@@ -1,109 +1,27 @@
 //! Configuration that is valid but probably has another effect than intended.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value as Json};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     name::{Kind, ResourceName},
-    set::{ConfigSet, Entry},
-    spec::{Spec, Target},
+    set::ConfigSet,
+    spec::Spec,
     validation_error::ValidationError,
 };
 
-/// Finds the known traps of Mixer's configuration in a set. `is_quota` returns whether an instance, by its full name,
-/// is of a template for quotas.
-pub fn lint(set: &ConfigSet, is_quota: impl Fn(&ResourceName) -> bool) -> Vec<ValidationError> {
-    let mut faults = Vec::new();
-    for entry in set.iter() {
-        faults.extend(entry.foreign.iter().map(|finding| entry.resource.finding(finding, "")));
-        let name = entry.name().name();
-        if entry.resource.is_received() && !name.split('.').all(is_dns_label) {
-            let reason =
-                format!("the name {name:?} is not made of DNS labels: no resource of Kubernetes has it");
-            faults.push(entry.resource.warning("", reason));
-        }
-        let Ok(Spec::Instance(instance)) = entry.spec.as_deref() else { continue };
-        match &instance.params {
-            None => {
-                let reason = "read as {}; a real Mixer dies at the first request, so write params: {}";
-                faults.push(entry.resource.warning("params", reason));
-            }
-            Some(params) if matches!(instance.template, Target::Resource(_)) => {
-                quotes_within_quotes(entry, params, &mut faults);
-            }
-            Some(_) => {}
-        }
+/// Finds the known traps of Mixer's configuration in a set. `quotas` has the instances of templates for quotas.
+pub fn lint(set: &ConfigSet, quotas: &BTreeSet<&ResourceName>) -> Vec<ValidationError> {
+    let mut faults: Vec<_> = set.iter().flat_map(|entry| &entry.lints).cloned().collect();
+    if !quotas.is_empty() {
+        quotas_of_two_rules(set, quotas, &mut faults);
     }
-    quotas_of_two_rules(set, is_quota, &mut faults);
     faults.sort_by(|one, other| one.origin.cmp(&other.origin));
     faults
 }
 
-fn is_dns_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
-        && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
-/// A string that begins and ends with the same quote is a literal to its end, whatever is between
-/// (docs/behaviour/configuration.md#params-of-instances-template).
-fn quotes_within_quotes(entry: &Entry, params: &Map<String, Json>, faults: &mut Vec<ValidationError>) {
-    let mut open: Vec<(String, &Json)> =
-        params.iter().map(|(name, value)| (format!("params{}", step(name)), value)).collect();
-    while let Some((path, value)) = open.pop() {
-        match value {
-            Json::String(text) => {
-                if let Some(reason) = odd_literal(text) {
-                    faults.push(entry.resource.warning(&path, reason));
-                }
-            }
-            Json::Object(fields) => {
-                open.extend(fields.iter().map(|(name, value)| (format!("{path}{}", step(name)), value)));
-            }
-            Json::Array(items) => {
-                open.extend(
-                    items.iter().enumerate().map(|(index, value)| (format!("{path}[{index}]"), value)),
-                );
-            }
-            _ => {}
-        }
-    }
-}
-
-fn step(name: &str) -> String {
-    if name.contains(['.', '[', '"']) { format!("[{name:?}]") } else { format!(".{name}") }
-}
-
-/// Describes a text that is suspicious as a literal.
-fn odd_literal(text: &str) -> Option<String> {
-    let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
-    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-    let mut escaped = false;
-    let ends_within = inner.chars().any(|letter| {
-        let ends = letter == quote && !escaped;
-        escaped = letter == '\\' && !escaped;
-        ends
-    });
-    if ends_within {
-        return Some(format!(
-            "is not an expression but the literal text {inner}, because it begins and ends with {quote}; put it in \
-             parentheses if an expression is meant"
-        ));
-    }
-    inner
-        .contains('\\')
-        .then(|| format!("is the text {inner}, backslashes included: nothing is escaped here"))
-}
-
 /// Such a quota is granted in full whenever one rule does not match, even if the adapter denies it for another rule
 /// (docs/behaviour/dispatch.md#quota).
-fn quotas_of_two_rules(
-    set: &ConfigSet,
-    is_quota: impl Fn(&ResourceName) -> bool,
-    faults: &mut Vec<ValidationError>,
-) {
+fn quotas_of_two_rules(set: &ConfigSet, quotas: &BTreeSet<&ResourceName>, faults: &mut Vec<ValidationError>) {
     let mut first: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
     for entry in set.of_role(Kind::Rule) {
         let Ok(Spec::Rule(rule)) = entry.spec.as_deref() else { continue };
@@ -112,7 +30,7 @@ fn quotas_of_two_rules(
                 let Ok(instance) = set.resolve(&Kind::Instance, reference, entry.name().namespace()) else {
                     continue;
                 };
-                if !is_quota(instance.name()) {
+                if !quotas.contains(instance.name()) {
                     continue;
                 }
                 let other = *first.entry(instance.name()).or_insert(entry.name());
@@ -139,10 +57,9 @@ mod tests {
         assert_eq!(parsed.faults, []);
         let (set, faults) = ConfigSet::of(parsed.resources);
         assert_eq!(faults, []);
-        lint(&set, |instance: &ResourceName| instance.name().starts_with("quota"))
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        let names = set.iter().map(|entry| entry.name());
+        let quotas = names.filter(|instance| instance.name().starts_with("quota")).collect();
+        lint(&set, &quotas).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -233,7 +150,7 @@ spec:
                 "mcp://a:1",
             )
         }));
-        let found: Vec<_> = lint(&set, |_| false).iter().map(ToString::to_string).collect();
+        let found: Vec<_> = lint(&set, &BTreeSet::new()).iter().map(ToString::to_string).collect();
         let warned: Vec<_> = found.iter().filter(|text| text.contains("is not made of DNS labels")).collect();
         assert_eq!(warned.len(), 4, "{found:?}");
         assert!(warned.iter().all(|text| !text.contains("good")), "{warned:?}");

@@ -1,7 +1,11 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ptr,
     sync::Arc,
 };
+
+use foldhash::fast::RandomState;
+use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 
 use crate::{
     change::{Change, Content},
@@ -9,6 +13,7 @@ use crate::{
     evolution::Finding,
     name::{Kind, ResourceName},
     resource::Resource,
+    resource_lint::lint_resource,
     runtime,
     spec::Spec,
     validation_error::ValidationError,
@@ -17,16 +22,16 @@ use mixer_adapter_core::framework::suggest::suggest;
 
 /// All known resources of Mixer's kinds by full name, with the layers of the runtime: the input of a snapshot.
 ///
-/// A set is immutable: [`apply`](Self::apply) returns the next one, which shares the unchanged entries.
+/// A set is immutable: [`apply`](Self::apply) returns the next one, which shares the unchanged entries. A clone shares all of them.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSet {
-    entries: BTreeMap<ResourceName, Arc<Entry>>,
-    others: BTreeMap<Collection, BTreeSet<ResourceName>>,
+    entries: OrdMap<ResourceName, Arc<Entry>>,
+    others: BTreeMap<Collection, OrdSet<ResourceName>>,
     /// The deprecated fields that layers of the runtime allow.
     layers: BTreeMap<ResourceName, BTreeSet<String>>,
 }
 
-/// A resource with its interpreted spec.
+/// A resource with its interpreted spec. It equals itself only: sets share what did not change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
@@ -36,23 +41,35 @@ pub struct Entry {
     pub spec: Result<Arc<Spec>, Vec<ValidationError>>,
     /// Fields and values that have another meaning in another version of the API.
     pub foreign: Arc<[Finding]>,
+    /// Its probable mistakes.
+    pub(crate) lints: Vec<ValidationError>,
 }
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
+    }
+}
+
+/// Entries by the address of their resources.
+type ByResource<'s> = HashMap<*const Resource, &'s Arc<Entry>, RandomState>;
 
 impl Entry {
     /// Interprets the spec of a resource. An unchanged spec is shared with `before`.
     fn new(resource: Arc<Resource>, before: Option<&Self>) -> Self {
-        if let Some(Self { spec: Ok(spec), foreign, resource: old }) = before
+        if let Some(Self { spec: Ok(spec), foreign, resource: old, .. }) = before
             && old.spec == resource.spec
             && old.unknown == resource.unknown
         {
-            return Self { spec: Ok(spec.clone()), foreign: foreign.clone(), resource };
+            let (spec, foreign) = (Ok(spec.clone()), foreign.clone());
+            return Self { resource, spec, foreign, lints: Vec::new() };
         }
         let (spec, deprecated) = match Spec::read(&resource) {
             Ok((spec, deprecated)) => (Ok(Arc::new(spec)), deprecated),
             Err(faults) => (Err(faults), Vec::new()),
         };
         let foreign = resource.unknown.iter().cloned().chain(deprecated).collect();
-        Self { spec, foreign, resource }
+        Self { resource, spec, foreign, lints: Vec::new() }
     }
 
     /// The full name.
@@ -73,15 +90,18 @@ impl ConfigSet {
         Self::default().apply(Change::full_sets(resources))
     }
 
-    /// Returns the set after changes that belong together, and the faults of their resources. Invalid resources are in
-    /// the set with their faults; of duplicates, the first is used.
+    /// Returns the set after changes of different collections that belong together, and the faults of their resources.
+    /// Invalid resources are in the set with their faults; of duplicates, the first is used.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<ValidationError>) {
         let mut next = self.clone();
         let mut faults = Vec::new();
+        let mut known = None;
         for Change { collection, content, .. } in changes {
+            let mut former = None;
             let added = match content {
                 Content::Full(resources) => {
-                    next.entries.retain(|_, entry| entry.resource.collection != collection);
+                    let known = known.get_or_insert_with(|| self.by_resource());
+                    former = Some(known.remove(&collection).unwrap_or_default());
                     next.others.remove(&collection);
                     if collection.is_runtime() {
                         next.layers.clear();
@@ -94,7 +114,13 @@ impl ConfigSet {
                 }
             };
             if collection.role().is_some() {
-                next.entries.extend(self.entries_of(added, &mut faults));
+                let entries = self.entries_of(&collection, added, former.as_mut(), &mut faults);
+                for (_, gone) in former.into_iter().flatten() {
+                    if next.get(gone.name()) == Some(gone) {
+                        next.entries.remove(gone.name());
+                    }
+                }
+                next.entries.extend(entries);
             } else {
                 if collection.is_runtime() {
                     next.add_layers(&added, &mut faults);
@@ -104,6 +130,16 @@ impl ConfigSet {
             }
         }
         (next, faults)
+    }
+
+    /// Returns the entries of each collection.
+    fn by_resource(&self) -> BTreeMap<&Collection, ByResource<'_>> {
+        let mut all: BTreeMap<_, ByResource<'_>> = BTreeMap::new();
+        for entry in self.iter() {
+            let Entry { resource, .. } = &**entry;
+            all.entry(&resource.collection).or_default().insert(Arc::as_ptr(resource), entry);
+        }
+        all
     }
 
     fn remove(&mut self, collection: &Collection, names: &[ResourceName]) {
@@ -134,23 +170,41 @@ impl ConfigSet {
         self.layers.values().flatten().cloned().collect()
     }
 
-    /// Returns entries for new and changed resources; unchanged entries are shared.
+    /// Returns entries for new and changed resources. If they are a whole collection, takes its unchanged entries out of the `former` ones.
     fn entries_of(
         &self,
+        collection: &Collection,
         resources: Vec<Arc<Resource>>,
+        mut former: Option<&mut ByResource<'_>>,
         faults: &mut Vec<ValidationError>,
     ) -> BTreeMap<ResourceName, Arc<Entry>> {
         let mut entries: BTreeMap<ResourceName, Arc<Entry>> = BTreeMap::new();
         for resource in resources {
-            if let Some(first) = entries.get(&resource.name) {
+            let unchanged = former.as_mut().and_then(|former| former.remove(&Arc::as_ptr(&resource)));
+            let first = entries.get(&resource.name);
+            if let (Some(entry), None) = (unchanged, first) {
+                faults.extend(entry.spec.as_ref().err().into_iter().flatten().cloned());
+                continue;
+            }
+            let before = self.get(&resource.name);
+            let taken = before.filter(|before| {
+                let is_taken = former
+                    .as_ref()
+                    .is_some_and(|former| !former.contains_key(&Arc::as_ptr(&before.resource)));
+                is_taken && before.resource.collection == *collection
+            });
+            if let Some(first) = first.or(taken) {
                 let reason = format!("is given twice; the first is at {}", first.resource.origin);
                 faults.push(resource.error("", reason));
                 continue;
             }
-            let before = self.get(&resource.name);
             let entry = match before.filter(|before| before.resource == resource) {
                 Some(before) => before.clone(),
-                None => Arc::new(Entry::new(resource, before.map(Arc::as_ref))),
+                None => {
+                    let mut entry = Entry::new(resource, before.map(Arc::as_ref));
+                    entry.lints = lint_resource(&entry.resource, entry.spec.as_deref().ok(), &entry.foreign);
+                    Arc::new(entry)
+                }
             };
             faults.extend(entry.spec.as_ref().err().into_iter().flatten().cloned());
             entries.insert(entry.name().clone(), entry);
@@ -165,7 +219,12 @@ impl ConfigSet {
 
     /// Returns the entries that have that kind for Mixer, including legacy kinds, by namespace and name within a kind.
     pub fn of_role(&self, role: Kind) -> impl Iterator<Item = &Arc<Entry>> {
-        self.iter().filter(move |entry| entry.resource.role() == Some(role.clone()))
+        // In the order of names, legacy kinds are behind Mixer's own.
+        let [own, legacy] = [role.clone(), Kind::from("")].map(|kind| ResourceName::new("", kind, ""));
+        let kind = role.clone();
+        let own = self.entries.range(own..).take_while(move |(name, _)| *name.kind() == kind);
+        let all = own.chain(self.entries.range(legacy..)).map(|(_, entry)| entry);
+        all.filter(move |entry| entry.resource.role().as_ref() == Some(&role))
     }
 
     /// Returns the entry of that full name.
@@ -212,26 +271,43 @@ impl ConfigSet {
         ResolveError(reason)
     }
 
+    /// Iterates over the entries that differ from an earlier set, by name: the one before, and the one now.
+    fn differences<'a>(
+        &'a self,
+        earlier: &'a Self,
+    ) -> impl Iterator<Item = (Option<&'a Arc<Entry>>, Option<&'a Arc<Entry>>)> {
+        earlier.entries.diff(&self.entries).map(|item| match item {
+            DiffItem::Add(_, now) => (None, Some(now)),
+            DiffItem::Update { old: (_, before), new: (_, now) } => (Some(before), Some(now)),
+            DiffItem::Remove(_, before) => (Some(before), None),
+        })
+    }
+
+    /// Iterates over the names whose entries differ from an earlier set.
+    pub fn names_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a ResourceName> {
+        self.differences(earlier).filter_map(|(before, now)| Some(now.or(before)?.name()))
+    }
+
     /// Iterates over the differences from an earlier set: `changed NAME (PLACE)` and the like.
     pub fn changes_since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = String> + 'a {
-        let different = self.iter().filter_map(|entry| {
-            let (name, resource) = (entry.name(), &entry.resource);
-            let verb = match earlier.get(name) {
+        let different = self.differences(earlier).filter_map(|(before, now)| {
+            let entry = now?;
+            let verb = match before {
                 Some(before) if entry.has_spec_of(before) => return None,
                 Some(_) => "changed",
                 None => "added",
             };
-            Some(format!("{verb} {name} ({})", resource.origin))
+            Some(format!("{verb} {} ({})", entry.name(), entry.resource.origin))
         });
-        let removed = earlier.iter().map(|entry| entry.name()).filter(|name| self.get(name).is_none());
-        different.chain(removed.map(|name| format!("removed {name}")))
+        let removed = self.differences(earlier).filter(|(_, now)| now.is_none());
+        different.chain(removed.filter_map(|(before, _)| Some(format!("removed {}", before?.name()))))
     }
 
     /// Iterates over the fields that differ from an earlier set, the first of each resource: `FIELD of NAME (PLACE): BEFORE -> AFTER`.
     pub fn changed_fields<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = String> + 'a {
-        let changed = self.iter().filter_map(|entry| {
-            let before = earlier.get(entry.name()).filter(|before| !entry.has_spec_of(before))?;
-            Some(entry.resource.changed_fields(&before.resource))
+        let changed = self.differences(earlier).filter_map(|(before, now)| {
+            let (before, entry) = (before?, now?);
+            (!entry.has_spec_of(before)).then(|| entry.resource.changed_fields(&before.resource))
         });
         changed.flatten()
     }
@@ -240,8 +316,9 @@ impl ConfigSet {
     pub fn counts(&self) -> BTreeMap<Collection, usize> {
         let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));
         let mut counts: BTreeMap<_, _> = others.collect();
-        for entry in self.iter() {
-            *counts.entry(entry.resource.collection.clone()).or_default() += 1;
+        let collections: Vec<&Collection> = self.iter().map(|entry| &entry.resource.collection).collect();
+        for same in collections.chunk_by(|one, other| one == other) {
+            *counts.entry(same[0].clone()).or_default() += same.len();
         }
         counts
     }

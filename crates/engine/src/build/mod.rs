@@ -219,7 +219,10 @@ impl SnapshotBuilder {
         let handlers = handlers::read(set, &adapters, host, former, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, host, former, &mut faults);
         let compiled = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
-        faults.extend(lint(set, |name| instances.get(name).is_some_and(instances::InstanceSpec::is_quota)));
+        let names = instances.iter().map(|(name, _)| name);
+        let is_quota = instances::InstanceSpec::is_quota;
+        let quotas = names.filter(|name| instances.get(name).is_some_and(is_quota));
+        faults.extend(lint(set, &quotas.collect()));
         let rules =
             |index: usize| compiled.iter().filter_map(move |(_, parts)| parts[index].clone()).collect();
         let [rules, shadow]: [Vec<_>; 2] = [rules(0), rules(1)];

@@ -9,7 +9,8 @@ pub(crate) fn read(text: &str) {
     let parsed = parse(text, "x.yaml", "ns");
     let (set, faults) = ConfigSet::of(parsed.resources.clone());
     let known = set.iter().count();
-    let lints = lint(&set, |instance| instance.name().len() > 1);
+    let names = set.iter().map(|entry| entry.name());
+    let lints = lint(&set, &names.filter(|name| name.name().len() > 1).collect());
     for fault in parsed.faults.iter().chain(&faults).chain(&lints) {
         let line = fault.origin.as_ref().unwrap().line as usize;
         assert!(line <= text.lines().count().max(1), "{fault} in {} lines", text.lines().count());
