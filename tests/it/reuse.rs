@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use mixer_adapter::template::STANDARD;
-use mixer_adapter_config::{Change, ConfigSet, parse};
+use mixer_adapter_config::{Change, Collection, ConfigSet, Content, Kind, parse};
 use mixer_adapter_engine::{
     Snapshot,
     build::{BuildOptions, SnapshotBuilder},
@@ -27,7 +27,7 @@ struct Variants {
     specs: &'static [&'static str],
 }
 
-const RESOURCES: [Variants; 14] = [
+const RESOURCES: [Variants; 16] = [
     Variants {
         head: "kind: attributemanifest\nmetadata: {name: m, namespace: istio-system}\nspec: ",
         specs: &[
@@ -121,7 +121,17 @@ const RESOURCES: [Variants; 14] = [
         specs: &[
             "{actions: [{handler: h.istio-system, instances: [i.istio-system]}]}",
             "{match: 'request.path == \"/e\"', actions: [{handler: h, instances: [i]}]}",
+            "{actions: [{handler: h.istio-system, instances: [l.listentry.istio-system]}]}",
         ],
+    },
+    // Given twice, unless the first is removed.
+    Variants {
+        head: "kind: rule\nmetadata: {name: a, namespace: istio-system}\nspec: ",
+        specs: &["{actions: [{handler: h, instances: [i]}]}", "{}"],
+    },
+    Variants {
+        head: "kind: listentry\nmetadata: {name: l, namespace: istio-system}\nspec: ",
+        specs: &["{value: 'request.path | \"none\"'}", "{value: request.paht}"],
     },
 ];
 
@@ -170,6 +180,13 @@ async fn change(changes: &[Vec<Edit>]) {
         base64::engine::general_purpose::STANDARD.encode(descriptor)
     });
     let options = BuildOptions::default().lenient(true);
+    // Equal resources are one and the same, as those of a file that is read again.
+    let parsed = RESOURCES.iter().enumerate().map(|(resource, Variants { head, specs })| {
+        let texts = specs.iter().map(|spec| format!("{head}{spec}"));
+        let texts = texts.map(|text| text.replace("LISTENTRY", &listentry).replace("QUOTA", &quota));
+        texts.map(|text| parse(&text, &format!("{resource}.yaml"), "istio-system").resources).collect()
+    });
+    let parsed: Vec<Vec<_>> = parsed.collect();
     // All resources exist at first, so that references resolve.
     let mut specs: BTreeMap<usize, usize> = (0..RESOURCES.len()).map(|resource| (resource, 0)).collect();
     let mut set = ConfigSet::default();
@@ -181,14 +198,19 @@ async fn change(changes: &[Vec<Edit>]) {
                 None => specs.remove(resource),
             };
         }
-        let resources = specs.iter().flat_map(|(resource, spec)| {
-            let Variants { head, specs } = &RESOURCES[*resource];
-            let text = format!("{head}{}", specs[*spec]);
-            let text = text.replace("LISTENTRY", &listentry).replace("QUOTA", &quota);
-            parse(&text, &format!("{resource}.yaml"), "istio-system").resources
-        });
-        let (next, faults) = set.apply(Change::full_sets(resources));
-        let fresh = SnapshotBuilder::new(&next, faults.clone(), &host);
+        let resources: Vec<_> =
+            specs.iter().flat_map(|(resource, spec)| parsed[*resource][*spec].clone()).collect();
+        let mut sets = Change::full_sets(resources.clone());
+        // As a source of files does.
+        let legacy = Collection::of("", &Kind::from("listentry"));
+        if sets.iter().all(|change| change.collection != legacy) {
+            sets.push(Change::new(legacy, Content::Full(Vec::new())));
+        }
+        let (next, faults) = set.apply(sets);
+        let (alone, fresh_faults) = ConfigSet::of(resources);
+        assert_eq!(faults, fresh_faults);
+        assert!(next.iter().map(|entry| &entry.resource).eq(alone.iter().map(|entry| &entry.resource)));
+        let fresh = SnapshotBuilder::new(&alone, fresh_faults, &host);
         let (fresh, fresh_faults) = fresh.build(None, &Nowhere, &options).await.unwrap();
         let reusing = SnapshotBuilder::after(former.as_ref(), &next, faults, &host);
         let (reusing, faults) = reusing.build(former.as_ref(), &Nowhere, &options).await.unwrap();

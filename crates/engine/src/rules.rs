@@ -44,14 +44,14 @@ pub(crate) struct Rules {
     /// The last rule whose evaluations a group counts.
     pub(crate) counted_rule: Option<Arc<str>>,
     /// The index of each condition by language and text.
-    pub(crate) condition_indices: HashMap<(Language, String), usize>,
+    pub(crate) condition_indices: HashMap<(Language, Arc<str>), usize, RandomState>,
     /// The index of each destination by handler and method.
-    pub(crate) destination_indices: HashMap<(Arc<str>, String), usize>,
+    pub(crate) destination_indices: HashMap<(Arc<str>, String), usize, RandomState>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Condition {
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
     /// `None` if it is always true.
     pub(crate) expression: Option<Arc<Expression>>,
 }
@@ -181,9 +181,8 @@ impl Rules {
 
 impl Entry {
     fn slots(&self) -> impl Iterator<Item = u32> {
-        let fields = self.instance.expressions().flat_map(|(_, _, expression)| expression.slots());
         let bindings = self.bindings.iter().flat_map(|bindings| &bindings.attributes);
         let bound = bindings.flat_map(|(slot, _, expression)| expression.slots().chain([*slot]));
-        fields.chain(bound)
+        self.instance.slots().chain(bound)
     }
 }

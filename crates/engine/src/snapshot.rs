@@ -56,7 +56,9 @@ pub struct Snapshot {
     /// Number of rules.
     pub(crate) rules: usize,
     /// Where each rule is written, by full name.
-    pub(crate) places: BTreeMap<Arc<str>, RulePlace>,
+    pub(crate) places: BTreeMap<Arc<str>, Arc<RulePlace>>,
+    /// The namespace whose rules apply to every request.
+    pub(crate) default_namespace: Box<str>,
     /// Time at which it was built.
     pub(crate) built_at: Instant,
 }
@@ -179,6 +181,7 @@ impl Snapshot {
             shadow_kind: None,
             rules: 0,
             places: BTreeMap::new(),
+            default_namespace: Box::default(),
             built_at: Instant::now(),
         }
     }
@@ -227,8 +230,8 @@ impl Snapshot {
 pub(crate) struct RulePlace {
     /// A file and a line, or the address of a server.
     pub(crate) place: Box<str>,
-    /// The namespace to whose requests the rule applies; `None` if it applies to all requests.
-    pub(crate) namespace: Option<Box<str>>,
+    /// The namespace of the rule.
+    pub(crate) namespace: Box<str>,
 }
 
 /// The size and age of a snapshot.

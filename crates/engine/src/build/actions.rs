@@ -1,9 +1,12 @@
 //! Rules and their actions.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use super::{
-    CompiledConfig,
+    CompiledConfig, Former,
     annotations::{ShadowedActions, denial_form, rule_settings},
     condition::{compile_condition, warn_of_condition},
     evasion,
@@ -15,7 +18,7 @@ use super::{
     rule_spec::{ActionSpec, RuleSpec},
     shadow::take_shadowed,
 };
-use crate::attribute::Vocabulary;
+use crate::{attribute::Vocabulary, snapshot::RulePlace};
 use mixer_adapter_config::{
     ConfigSet, Entry, Kind, Resource, ResourceName, Spec, ValidationError, proto::istio::policy::v1beta1,
 };
@@ -28,25 +31,44 @@ pub(super) fn read(
     handlers: &Handlers,
     instances: &Instances,
     vocabulary: &Arc<Vocabulary>,
-    former: Option<&CompiledConfig>,
+    former: Option<&Former<'_>>,
     faults: &mut Vec<ValidationError>,
 ) -> Rules {
     let usable = Usable { set, handlers, instances };
-    let former = former.filter(|former| Arc::ptr_eq(vocabulary, &former.vocabulary));
-    let mut changed = HashSet::new();
-    if let Some(former) = former {
-        changed.extend(handlers.changed_since(&former.handlers));
-        changed.extend(instances.changed_since(&former.instances));
-    }
-    let former = |entry: &Arc<Entry>| {
-        let rule = former?.rules.find(entry)?;
+    let former = former.filter(|former| Arc::ptr_eq(vocabulary, &former.compiled.vocabulary));
+    let former = former.map(|Former { compiled, changed }| {
+        let renewed: HashSet<_> = handlers
+            .changed_since(&compiled.handlers)
+            .chain(instances.changed_since(&compiled.instances))
+            .collect();
+        let rules = &compiled.rules;
+        let referring =
+            rules.all.values().filter(|rule| !renewed.is_empty() && refers_to(&rule.entry, &renewed));
         // The text of an error may have a suggestion, which depends on all resources.
-        (!rule.has_errors() && !refers_to(entry, &changed)).then_some(rule)
-    };
+        let again = rules.faulty.values().filter(|rule| rule.has_errors()).chain(referring);
+        let again: BTreeSet<_> = again.map(|rule| rule.entry.name()).chain(changed.iter().copied()).collect();
+        (rules, again.into_iter().collect::<Vec<_>>())
+    });
+    let former = former.as_ref().map(|(rules, again)| (*rules, &again[..]));
     Index::read(set, Kind::Rule, faults, former, |resource, spec, faults| match spec {
         Spec::Rule(spec) => Ok(rule(resource, spec, &usable, vocabulary, faults)),
         _ => Err(Vec::new()),
     })
+}
+
+/// Returns whether the handlers are those of a former snapshot, and rules call them with the same instances.
+pub(super) fn call_the_same(rules: &Rules, handlers: &Handlers, former: &CompiledConfig) -> bool {
+    let of_part = |part: &Option<Arc<RuleSpec>>| -> Vec<_> {
+        let actions = part.iter().flat_map(|rule| &rule.actions);
+        let calls =
+            actions.flat_map(|action| action.instances.iter().map(|called| (&action.handler, called)));
+        calls.map(|(handler, called)| (handler.clone(), Arc::as_ptr(&called.instance))).collect()
+    };
+    let calls = |rules: &Rules, name| {
+        rules.get(name).map_or_else(Vec::new, |parts| parts.iter().map(of_part).collect())
+    };
+    handlers.is_same(&former.handlers)
+        && rules.changed_since(&former.rules).all(|name| calls(rules, name) == calls(&former.rules, name))
 }
 
 /// Returns whether a reference of a rule may mean one of these names.
@@ -56,11 +78,10 @@ fn refers_to(rule: &Entry, names: &HashSet<&ResourceName>) -> bool {
         let meanings = ResourceName::candidates(reference, kind, rule.name().namespace());
         meanings.iter().any(|name| names.contains(name))
     };
-    !names.is_empty()
-        && spec.actions.iter().any(|action| {
-            has(&action.handler, &Kind::Handler)
-                || action.instances.iter().any(|instance| has(instance, &Kind::Instance))
-        })
+    spec.actions.iter().any(|action| {
+        has(&action.handler, &Kind::Handler)
+            || action.instances.iter().any(|instance| has(instance, &Kind::Instance))
+    })
 }
 
 /// The resources that rules refer to.
@@ -130,11 +151,15 @@ fn rule(
     let spec = |actions, headers| {
         Arc::new(RuleSpec {
             name: resource.name.clone(),
-            origin: resource.origin.clone(),
+            full_name: resource.name.to_string().into(),
+            place: Arc::new(RulePlace {
+                place: resource.origin.to_string().into(),
+                namespace: resource.name.namespace().into(),
+            }),
             language: language(resource),
             caching: settings.caching,
             denial: denial.clone(),
-            condition: condition.clone(),
+            condition: condition.as_str().into(),
             expression: expression.clone(),
             actions,
             headers,

@@ -8,25 +8,22 @@ use crate::{
     expression::{Expression, Language},
     handler::RuntimeHandler,
     instance::Instance,
-    rules::{Condition, Destination, Entry, Group, HeaderRule, Rules, Table},
-    snapshot::{RulePlace, Snapshot},
+    rules::{Condition, Destination, Entry, Group, HeaderRule, Rules},
+    snapshot::Snapshot,
 };
 use mixer_adapter_config::ResourceName;
 use mixer_adapter_core::template::Variety;
 
 type OpenHandlers = BTreeMap<ResourceName, Arc<RuntimeHandler>>;
 
-fn table(snapshot: &mut Snapshot, variety: Variety) -> &mut Table {
-    match variety {
+fn rules_of<'s>(snapshot: &'s mut Snapshot, variety: Variety, namespace: &str) -> &'s mut Rules {
+    let table = match variety {
         Variety::Check | Variety::CheckWithOutput => &mut snapshot.checks,
         Variety::Report => &mut snapshot.reports,
         Variety::Quota => &mut snapshot.quotas,
         Variety::AttributeGenerator => &mut snapshot.generators,
-    }
-}
-
-fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) -> &'t mut Rules {
-    if namespace == default_namespace {
+    };
+    if *namespace == *snapshot.default_namespace {
         &mut table.default
     } else {
         table.by_namespace.entry(namespace.into()).or_default()
@@ -34,25 +31,21 @@ fn rules_of<'t>(table: &'t mut Table, namespace: &str, default_namespace: &str) 
 }
 
 /// Adds a rule to the tables of a snapshot.
-pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &str, snapshot: &mut Snapshot) {
-    let RuleSpec { name, origin, language, caching, denial, condition, expression, actions, headers } = rule;
-    let (language, caching) = (*language, *caching);
-    let namespace = name.namespace().to_owned();
-    let rule: Arc<str> = name.to_string().into();
-    let place = RulePlace {
-        place: origin.to_string().into(),
-        namespace: (namespace != default_namespace).then(|| namespace.as_str().into()),
-    };
-    snapshot.places.insert(rule.clone(), place);
+pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, snapshot: &mut Snapshot) {
+    let RuleSpec {
+        name, full_name, language, caching, denial, condition, expression, actions, headers, ..
+    } = rule;
+    let (namespace, rule) = (name.namespace(), full_name);
     let resource_counts = snapshot.resource_counts.clone();
-    let counts = resource_counts.rules.of(&rule);
+    let counts = resource_counts.rules.of(rule);
+    let (language, caching) = (*language, *caching);
     let mut check_entries = BTreeMap::new();
     for (action_index, action) in actions.iter().enumerate() {
         let Some(handler) = opened.get(&action.handler) else { continue };
         for (place, compiled) in action.instances.iter().enumerate() {
             let variety = compiled.instance.template.variety();
             snapshot.has_dimensions_in_metadata |= compiled.instance.quota.dimensions_in_metadata;
-            let rules = rules_of(table(snapshot, variety), &namespace, default_namespace);
+            let rules = rules_of(snapshot, variety, namespace);
             if !caching.stale_if_error.is_zero() {
                 rules.stale_rule.get_or_insert_with(|| rule.clone());
             }
@@ -65,11 +58,11 @@ pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &st
                 counts: resource_counts.instances.of(&compiled.instance.name),
                 bindings: compiled.bindings.clone(),
             };
-            let is_counted = rules.counted_rule.replace(rule.clone()).is_none_or(|last| last != rule);
+            let is_counted = rules.counted_rule.replace(rule.clone()).is_none_or(|last| last != *rule);
             let destination = rules.destination(handler, &compiled.instance);
             // The instances of an action are consecutive.
             match destination.groups.last_mut() {
-                Some(group) if group.rule == rule && group.action == action_index => {
+                Some(group) if group.rule == *rule && group.action == action_index => {
                     group.entries.push(entry)
                 }
                 _ => destination.groups.push(Group {
@@ -89,7 +82,7 @@ pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &st
         }
     }
     if let Some(HeaderSpec { vocabulary, outputs, request, response }) = headers {
-        let rules = rules_of(&mut snapshot.checks, &namespace, default_namespace);
+        let rules = rules_of(snapshot, Variety::Check, namespace);
         let condition = rules.condition(language, condition, expression.as_ref());
         let outputs = outputs
             .iter()
@@ -97,9 +90,9 @@ pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &st
                 Some((*check_entries.get(&(*action, *place))?, outputs.clone()))
             })
             .collect();
-        let is_counted = rules.counted_rule.as_ref() == Some(&rule);
+        let is_counted = rules.counted_rule.as_ref() == Some(rule);
         rules.operations.push(HeaderRule {
-            rule,
+            rule: rule.clone(),
             counts: (!is_counted).then_some(counts),
             caching,
             condition,
@@ -113,13 +106,17 @@ pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, default_namespace: &st
 
 impl Rules {
     /// Returns the index of a condition; equal sources in one language share one.
-    fn condition(&mut self, language: Language, text: &str, expression: Option<&Arc<Expression>>) -> usize {
-        if let Some(index) = self.condition_indices.get(&(language, text.to_owned())) {
-            return *index;
+    fn condition(
+        &mut self,
+        language: Language,
+        text: &Arc<str>,
+        expression: Option<&Arc<Expression>>,
+    ) -> usize {
+        let next = self.conditions.len();
+        let index = *self.condition_indices.entry((language, text.clone())).or_insert(next);
+        if index == next {
+            self.conditions.push(Condition { text: text.clone(), expression: expression.cloned() });
         }
-        let index = self.conditions.len();
-        self.conditions.push(Condition { text: text.to_owned(), expression: expression.cloned() });
-        self.condition_indices.insert((language, text.to_owned()), index);
         index
     }
 

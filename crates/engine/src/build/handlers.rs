@@ -11,7 +11,7 @@ use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
 
 use super::{
-    CompiledConfig,
+    Former,
     index::Index,
     instances::InstanceSpec,
     rule_spec::{ActionSpec, RuleSpec},
@@ -100,15 +100,15 @@ pub(super) fn read(
     set: &ConfigSet,
     adapters: &Adapters,
     host: &Host,
-    former: Option<&CompiledConfig>,
+    former: Option<&Former<'_>>,
     faults: &mut Vec<ValidationError>,
 ) -> Handlers {
-    let former = former.filter(|former| adapters.is_same(&former.adapters));
+    let former = former.filter(|former| adapters.is_same(&former.compiled.adapters));
     Index::read(
         set,
         Kind::Handler,
         faults,
-        |entry| former?.handlers.find(entry),
+        former.map(|former| (&former.compiled.handlers, &former.changed[..])),
         |resource, spec, faults| match spec {
             Spec::Handler(spec) => handler(set, resource, spec, adapters, host, faults),
             _ => Err(Vec::new()),

@@ -1,7 +1,6 @@
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
+
+use imbl::{OrdMap, ordmap::DiffItem};
 
 use crate::expression::Language;
 use mixer_adapter_config::{
@@ -10,15 +9,25 @@ use mixer_adapter_config::{
 
 /// The compiled resources of a kind by namespace and name: the order in which rules are evaluated. Includes resources that are not usable.
 #[derive(Debug)]
-pub(super) struct Index<T>(BTreeMap<ResourceName, Arc<Compiled<T>>>);
+pub(super) struct Index<T> {
+    pub(super) all: OrdMap<ResourceName, Arc<Compiled<T>>>,
+    /// Those with faults.
+    pub(super) faulty: OrdMap<ResourceName, Arc<Compiled<T>>>,
+}
 
-/// A compiled resource.
+/// A compiled resource. It equals itself only: snapshots share what did not change.
 #[derive(Debug)]
 pub(super) struct Compiled<T> {
-    entry: Arc<Entry>,
+    pub(super) entry: Arc<Entry>,
     /// `None` if it is not usable.
     value: Option<T>,
     faults: Vec<ValidationError>,
+}
+
+impl<T> PartialEq for Compiled<T> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
 }
 
 impl<T> Compiled<T> {
@@ -28,72 +37,84 @@ impl<T> Compiled<T> {
 }
 
 impl<T> Index<T> {
-    /// Reads the resources of a kind, and adds their faults. A resource that is invalid, or that `read` rejects, is a fault. What `former`
-    /// returns is not read again.
-    pub(super) fn read<'f>(
+    /// Reads the resources of a kind, and adds their faults. A resource that is invalid, or that `read` rejects, is a fault. Of a former
+    /// index, only the given names are read again.
+    pub(super) fn read(
         set: &ConfigSet,
         kind: Kind,
         faults: &mut Vec<ValidationError>,
-        former: impl Fn(&Arc<Entry>) -> Option<&'f Arc<Compiled<T>>>,
+        former: Option<(&Self, &[&ResourceName])>,
         mut read: impl FnMut(&Resource, &Spec, &mut Vec<ValidationError>) -> Result<T, Vec<ValidationError>>,
-    ) -> Self
-    where
-        T: 'f,
-    {
-        let compiled = set.of_role(kind).map(|entry| {
-            let compiled = former(entry).cloned().unwrap_or_else(|| {
-                let mut faults = Vec::new();
-                let value = match &entry.spec {
-                    Ok(spec) => read(&entry.resource, spec, &mut faults),
-                    Err(found) => Err(found.clone()),
-                };
-                let value = value.map_err(|found| faults.extend(found)).ok();
-                Arc::new(Compiled { entry: entry.clone(), value, faults })
-            });
-            for fault in &compiled.faults {
+    ) -> Self {
+        let mut compile = |entry: &Arc<Entry>| {
+            let mut faults = Vec::new();
+            let value = match &entry.spec {
+                Ok(spec) => read(&entry.resource, spec, &mut faults),
+                Err(found) => Err(found.clone()),
+            };
+            let value = value.map_err(|found| faults.extend(found)).ok();
+            Arc::new(Compiled { entry: entry.clone(), value, faults })
+        };
+        let mut index = Self::default();
+        match former {
+            None => set.of_role(kind).for_each(|entry| index.insert(compile(entry))),
+            Some((former, again)) => {
+                (index.all, index.faulty) = (former.all.clone(), former.faulty.clone());
+                for name in again {
+                    index.remove(name);
+                    let entry = set.get(name).filter(|entry| entry.resource.role().as_ref() == Some(&kind));
+                    entry.into_iter().for_each(|entry| index.insert(compile(entry)));
+                }
+            }
+        }
+        for compiled in index.faulty.values() {
+            let Compiled { entry, faults: found, .. } = &**compiled;
+            for fault in found {
                 // Several resources can have the same fault of another one, and faults of specs may be known.
                 let is_its_own = entry.spec.is_ok() && fault.resource.as_ref() == Some(entry.name());
                 if is_its_own || !faults.contains(fault) {
                     faults.push(fault.clone());
                 }
             }
-            (entry.name().clone(), compiled)
-        });
-        Self(compiled.collect())
+        }
+        index
     }
 
-    /// Returns the result of the same resource.
-    pub(super) fn find(&self, entry: &Arc<Entry>) -> Option<&Arc<Compiled<T>>> {
-        self.0.get(entry.name()).filter(|compiled| Arc::ptr_eq(&compiled.entry, entry))
+    fn insert(&mut self, compiled: Arc<Compiled<T>>) {
+        let name = compiled.entry.name();
+        if !compiled.faults.is_empty() {
+            self.faulty.insert(name.clone(), compiled.clone());
+        }
+        self.all.insert(name.clone(), compiled);
+    }
+
+    fn remove(&mut self, name: &ResourceName) {
+        self.all.remove(name);
+        self.faulty.remove(name);
     }
 
     /// Returns whether nothing was compiled again, is new or is gone.
     pub(super) fn is_same(&self, former: &Self) -> bool {
-        self.0.len() == former.0.len()
-            && self.0.values().zip(former.0.values()).all(|(one, other)| Arc::ptr_eq(one, other))
+        self.changed_since(former).next().is_none()
     }
 
     /// Returns the names of the resources that were compiled again, are new or are gone.
-    pub(super) fn changed_since<'i>(&'i self, former: &'i Self) -> HashSet<&'i ResourceName> {
-        if self.is_same(former) {
-            return HashSet::new();
-        }
-        let new = self.0.iter().filter(|(name, compiled)| {
-            former.0.get(*name).is_none_or(|former| !Arc::ptr_eq(former, compiled))
-        });
-        let new = new.map(|(name, _)| name);
-        let gone = former.0.keys().filter(|name| !self.0.contains_key(name));
-        new.chain(gone).collect()
+    pub(super) fn changed_since<'i>(&'i self, former: &'i Self) -> impl Iterator<Item = &'i ResourceName> {
+        former.all.diff(&self.all).map(|item| match item {
+            DiffItem::Add(name, _) | DiffItem::Update { new: (name, _), .. } | DiffItem::Remove(name, _) => {
+                name
+            }
+        })
     }
 
     /// Returns a usable resource.
     pub(super) fn get(&self, name: &ResourceName) -> Option<&T> {
-        self.0.get(name)?.value.as_ref()
+        self.all.get(name)?.value.as_ref()
     }
 
     /// Iterates over the usable resources.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ResourceName, &T)> {
-        self.0.iter().filter_map(|(name, compiled)| Some((name, compiled.value.as_ref()?)))
+        self.all.iter().filter_map(|(name, compiled)| Some((name, compiled.value.as_ref()?)))
     }
 
     /// Resolves a reference to a usable resource of a kind.
@@ -105,14 +126,15 @@ impl<T> Index<T> {
         namespace: &str,
     ) -> Result<(&ResourceName, &T), ReferenceError> {
         let name = set.resolve(kind, reference, namespace)?.name();
-        let usable = self.0.get_key_value(name).and_then(|(name, found)| Some((name, found.value.as_ref()?)));
+        let usable =
+            self.all.get_key_value(name).and_then(|(name, found)| Some((name, found.value.as_ref()?)));
         usable.ok_or_else(|| ReferenceError::Faulty(name.clone()))
     }
 }
 
 impl<T> Default for Index<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self { all: OrdMap::new(), faulty: OrdMap::new() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{
-    CompiledConfig,
+    Former,
     annotations::quota_settings,
     faults::{of_compilation, of_expression},
     index::{Index, language},
@@ -53,17 +53,18 @@ pub(super) fn read(
     templates: &Templates,
     vocabulary: &Arc<Vocabulary>,
     host: &Host,
-    former: Option<&CompiledConfig>,
+    former: Option<&Former<'_>>,
     faults: &mut Vec<ValidationError>,
 ) -> Instances {
-    let former = former
-        .filter(|former| Arc::ptr_eq(vocabulary, &former.vocabulary) && templates.is_same(&former.templates));
+    let former = former.filter(|Former { compiled, .. }| {
+        Arc::ptr_eq(vocabulary, &compiled.vocabulary) && templates.is_same(&compiled.templates)
+    });
     let known = known_templates(host.adapters());
     Index::read(
         set,
         Kind::Instance,
         faults,
-        |entry| former?.instances.find(entry),
+        former.map(|former| (&former.compiled.instances, &former.changed[..])),
         |resource, spec, faults| match spec {
             Spec::Instance(spec) => instance(set, resource, spec, templates, &known, vocabulary, faults),
             _ => Err(Vec::new()),

@@ -36,7 +36,7 @@ use super::{
     shadow::kind::ShadowKind,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
-use mixer_adapter_config::{ConfigSet, Severity, Topic, ValidationError, lint};
+use mixer_adapter_config::{ConfigSet, ResourceName, Severity, Topic, ValidationError, lint};
 use mixer_adapter_core::framework::{settings, version::Stage};
 use mixer_adapter_host::Host;
 use rule_spec::RuleSpec;
@@ -156,12 +156,22 @@ pub struct SnapshotBuilder {
 /// The compiled resources of a snapshot. The next snapshot shares the unchanged ones.
 #[derive(Debug, Default)]
 struct CompiledConfig {
+    set: ConfigSet,
     vocabulary: Arc<Vocabulary>,
     templates: schemas::Templates,
     adapters: schemas::Adapters,
     handlers: handlers::Handlers,
     instances: instances::Instances,
     rules: actions::Rules,
+    /// The handlers of both parts, if adapters found no faults in any handler.
+    valid: Option<[Vec<Arc<HandlerSpec>>; 2]>,
+}
+
+/// The compiled resources of the former snapshot.
+struct Former<'f> {
+    compiled: &'f CompiledConfig,
+    /// The names of resources that are new, changed or gone.
+    changed: Vec<&'f ResourceName>,
 }
 
 /// Rules and the handlers that they use.
@@ -178,9 +188,11 @@ impl Part {
         mut rules: Vec<Arc<RuleSpec>>,
         host: &Host,
         faults: &mut Vec<ValidationError>,
+        is_valid: &mut bool,
     ) -> Self {
         let mut found = Vec::new();
         let (handlers, refused) = handlers::validate(used, host, &mut found);
+        *is_valid &= found.is_empty();
         found.retain(|fault| !faults.contains(fault));
         faults.extend(found);
         handlers::remove(&mut rules, &refused);
@@ -209,33 +221,49 @@ impl SnapshotBuilder {
         host: &Host,
     ) -> Self {
         let former = former.and_then(|former| former.compiled.downcast_ref::<CompiledConfig>());
+        let former =
+            former.map(|compiled| Former { compiled, changed: set.names_since(&compiled.set).collect() });
+        let former = former.as_ref();
         let vocabulary = schemas::vocabulary(set, &mut faults);
         let vocabulary = match former {
-            Some(former) if *former.vocabulary == vocabulary => former.vocabulary.clone(),
+            Some(Former { compiled, .. }) if *compiled.vocabulary == vocabulary => {
+                compiled.vocabulary.clone()
+            }
             _ => Arc::new(vocabulary),
         };
         let templates = schemas::templates(set, former, &mut faults);
         let adapters = schemas::adapters(set, &templates, former, &mut faults);
         let handlers = handlers::read(set, &adapters, host, former, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, host, former, &mut faults);
-        let compiled = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
-        let names = instances.iter().map(|(name, _)| name);
-        let is_quota = instances::InstanceSpec::is_quota;
-        let quotas = names.filter(|name| instances.get(name).is_some_and(is_quota));
-        faults.extend(lint(set, &quotas.collect()));
-        let rules =
-            |index: usize| compiled.iter().filter_map(move |(_, parts)| parts[index].clone()).collect();
-        let [rules, shadow]: [Vec<_>; 2] = [rules(0), rules(1)];
+        let rules = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
+        let quotas = instances.iter().filter(|(_, instance)| instance.is_quota());
+        faults.extend(lint(set, &quotas.map(|(name, _)| name).collect()));
+        let former = former.map(|former| former.compiled);
+        let same = former.filter(|former| actions::call_the_same(&rules, &handlers, former));
+        let mut valid = same.and_then(|former| former.valid.clone());
+        let of_part = |part: usize| rules.iter().filter_map(move |(_, parts)| parts[part].clone()).collect();
+        let [own, shadow]: [Vec<_>; 2] = [of_part(0), of_part(1)];
+        let [live, shadow] = match valid.clone() {
+            Some([used, shadowed]) => {
+                [Part { handlers: used, rules: own }, Part { handlers: shadowed, rules: shadow }]
+            }
+            None => {
+                let (used, mut unused) = handlers::by_use(&handlers, &own);
+                let (shadowed, _) = handlers::by_use(&handlers, &shadow);
+                unused.retain(|spec| shadowed.iter().all(|shadowed| shadowed.name != spec.name));
+                let known = faults.len();
+                handlers::validate(unused, host, &mut faults);
+                let mut is_valid = faults.len() == known;
+                let live = Part::new(used, own, host, &mut faults, &mut is_valid);
+                let shadow = Part::new(shadowed, shadow, host, &mut faults, &mut is_valid).in_shadow();
+                valid = is_valid.then(|| [live.handlers.clone(), shadow.handlers.clone()]);
+                [live, shadow]
+            }
+        };
+        let (set, allowed) = (set.clone(), set.allowed_deprecated());
         let compiled =
-            CompiledConfig { vocabulary, templates, adapters, handlers, instances, rules: compiled };
-        let handlers = &compiled.handlers;
-        let (used, mut unused) = handlers::by_use(handlers, &rules);
-        let (shadowed, _) = handlers::by_use(handlers, &shadow);
-        unused.retain(|spec| shadowed.iter().all(|shadowed| shadowed.name != spec.name));
-        handlers::validate(unused, host, &mut faults);
-        let live = Part::new(used, rules, host, &mut faults);
-        let shadow = Part::new(shadowed, shadow, host, &mut faults).in_shadow();
-        Self { compiled, live, shadow, faults, allowed: set.allowed_deprecated() }
+            CompiledConfig { set, vocabulary, templates, adapters, handlers, instances, rules, valid };
+        Self { compiled, live, shadow, faults, allowed }
     }
 
     /// Returns the faults of the configuration. Fields that the policy rejects are errors.
@@ -323,12 +351,14 @@ impl Part {
             vocabulary,
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
+            default_namespace: options.default_namespace.as_str().into(),
             resource_counts,
             rules: self.rules.len(),
+            places: self.rules.iter().map(|rule| (rule.full_name.clone(), rule.place.clone())).collect(),
             ..Snapshot::empty()
         };
         for rule in &self.rules {
-            assemble::add(rule, &opened, &options.default_namespace, &mut snapshot);
+            assemble::add(rule, &opened, &mut snapshot);
         }
         snapshot
     }

@@ -10,20 +10,21 @@ use crate::{
     expression::{Expression, Language},
     output::Outputs,
     rules::HeaderTemplate,
+    snapshot::RulePlace,
 };
-use mixer_adapter_config::{Origin, ResourceName};
+use mixer_adapter_config::ResourceName;
 
 /// A parsed and resolved rule.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSpec {
     pub(super) name: ResourceName,
-    /// Where it is written.
-    pub(super) origin: Origin,
+    pub(super) full_name: Arc<str>,
+    pub(super) place: Arc<RulePlace>,
     pub(super) language: Language,
     pub(super) caching: CachePolicy,
     pub(super) denial: Option<Arc<DenialForm>>,
     /// The source of the condition without surrounding white space.
-    pub(super) condition: String,
+    pub(super) condition: Arc<str>,
     /// `None` if it always matches.
     pub(super) expression: Option<Arc<Expression>>,
     pub(super) actions: Vec<ActionSpec>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prost_reflect::MessageDescriptor;
 
-use super::{CompiledConfig, index::Index};
+use super::{Former, index::Index};
 use crate::attribute::{ENVOY, Vocabulary, standard_attributes};
 use mixer_adapter_config::{
     ConfigSet, Kind, Resource, Spec, ValidationError, proto::istio::mixer::adapter::model::v1beta1::Info,
@@ -59,7 +59,7 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> 
         }
         Ok(())
     };
-    let manifests = Index::read(set, Kind::AttributeManifest, faults, |_| None, declare);
+    let manifests = Index::read(set, Kind::AttributeManifest, faults, None, declare);
     if manifests.iter().next().is_none() {
         vocabulary.declare_standard();
     }
@@ -78,14 +78,14 @@ pub(super) fn vocabulary(set: &ConfigSet, faults: &mut Vec<ValidationError>) -> 
 
 pub(super) fn templates(
     set: &ConfigSet,
-    former: Option<&CompiledConfig>,
+    former: Option<&Former<'_>>,
     faults: &mut Vec<ValidationError>,
 ) -> Templates {
     Index::read(
         set,
         Kind::Template,
         faults,
-        |entry| former?.templates.find(entry),
+        former.map(|former| (&former.compiled.templates, &former.changed[..])),
         |resource, spec, _| {
             let Spec::Template(template) = spec else { return Err(Vec::new()) };
             let template =
@@ -99,15 +99,15 @@ pub(super) fn templates(
 pub(super) fn adapters(
     set: &ConfigSet,
     templates: &Templates,
-    former: Option<&CompiledConfig>,
+    former: Option<&Former<'_>>,
     faults: &mut Vec<ValidationError>,
 ) -> Adapters {
-    let former = former.filter(|former| templates.is_same(&former.templates));
+    let former = former.filter(|former| templates.is_same(&former.compiled.templates));
     Index::read(
         set,
         Kind::Adapter,
         faults,
-        |entry| former?.adapters.find(entry),
+        former.map(|former| (&former.compiled.adapters, &former.changed[..])),
         |resource, spec, faults| {
             let Spec::Adapter(info) = spec else { return Err(Vec::new()) };
             if !is_valid_name(resource.name.name()) {

@@ -184,7 +184,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         conditions.known[index] = Some(outcome);
         if let Some(error) = &error {
             self.record.counts.condition_errors += 1;
-            tracing::debug!(%rule, condition = condition.text, error, "a condition could not be evaluated");
+            tracing::debug!(%rule, condition = &*condition.text, error, "a condition could not be evaluated");
             let policy = self.context.policy.match_error;
             if let Some(failure) = policy.of_condition(|| format!("condition of {rule}: {error}")) {
                 self.failures.push(failure);
@@ -240,7 +240,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         self.record.trace(|| Step::Rule {
             phase,
             rule: rule.to_owned(),
-            condition: condition.text.clone(),
+            condition: condition.text.to_string(),
             matched,
             error,
             place: places.get(rule).map(|place| place.place.to_string()),

@@ -109,9 +109,9 @@ impl<'s> Request<'s> {
     /// Adds the steps of the request to a trace.
     #[must_use]
     pub fn with_trace(mut self, mut trace: Trace) -> Self {
-        let places = self.context.snapshot.places.iter();
-        let others = places.filter(|(_, place)| {
-            place.namespace.as_deref().is_some_and(|of_rule| of_rule != self.namespace.as_str())
+        let snapshot = self.context.snapshot;
+        let others = snapshot.places.iter().filter(|(_, place)| {
+            place.namespace != snapshot.default_namespace && *place.namespace != *self.namespace
         });
         for (rule, place) in others.take(MAX_OTHERS) {
             trace.add(|| Step::OtherNamespace { rule: rule.to_string(), place: place.place.to_string() });

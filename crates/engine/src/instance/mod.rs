@@ -42,6 +42,8 @@ pub(crate) struct Instance {
     /// The settings of a quota.
     pub(crate) quota: QuotaSettings,
     fields: Vec<Field>,
+    /// The slots of the attributes that it reads.
+    slots: Box<[u32]>,
     /// The constant params, for traces.
     constants: Vec<Constant>,
 }
@@ -106,7 +108,15 @@ impl Instance {
         let mut compiler = compile::Compiler { vocabulary, language, source, constants: Vec::new() };
         let fields = compile::fields(&name, template.instance(), params, &mut compiler)?;
         let quota = QuotaSettings::default();
-        Ok(Self { name, template, quota, fields, constants: compiler.constants })
+        let constants = compiler.constants;
+        let mut compiled = Self { name, template, quota, fields, slots: Box::default(), constants };
+        compiled.slots = compiled.expressions().flat_map(|(_, _, expression)| expression.slots()).collect();
+        Ok(compiled)
+    }
+
+    /// Iterates over the slots of the attributes that it reads.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().copied()
     }
 
     /// Iterates over the expressions that are not constant with their fields, such as `dimensions["code"]`, and their sources.
