@@ -6,11 +6,13 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use foldhash::fast::RandomState;
+
 /// The words by index, as in releases 1.3 to 1.7; earlier releases have a prefix of the list.
 pub static WORDS: LazyLock<Vec<Arc<str>>> =
     LazyLock::new(|| include_str!("global_dictionary.txt").lines().map(Arc::from).collect());
 
-static INDICES: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+static INDICES: LazyLock<HashMap<&'static str, usize, RandomState>> = LazyLock::new(|| {
     let words = include_str!("global_dictionary.txt").lines().enumerate();
     words.map(|(index, word)| (word, index)).collect()
 });

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{iter::successors, sync::Arc};
 
 use super::{AttributeValue, Vocabulary};
 
@@ -162,13 +162,12 @@ impl Reads {
         vocabulary: &'a Vocabulary,
         maps: bool,
     ) -> impl Iterator<Item = Reference<'a>> {
-        (0..self.slots.len() as u32 * 64).filter_map(move |slot| {
-            let (word, bit) = (self.slots[slot as usize / 64], 1 << (slot % 64));
-            if word.read & bit == 0 || word.map & bit != 0 && !maps {
-                return None;
-            }
-            let present = word.present & bit != 0;
-            Some(Reference { name: vocabulary.at(slot)?.name, key: None, present })
+        self.slots.iter().zip((0_u32..).step_by(64)).flat_map(move |(word, first)| {
+            let read = if maps { word.read } else { word.read & !word.map };
+            bits(read).filter_map(move |bit| {
+                let present = word.present >> bit & 1 != 0;
+                Some(Reference { name: vocabulary.at(first + bit)?.name, key: None, present })
+            })
         })
     }
 
@@ -178,6 +177,12 @@ impl Reads {
             Some(Reference { name, key: Some(&read.key), present: read.present })
         })
     }
+}
+
+/// Iterates over the positions of the bits that are set.
+fn bits(word: u64) -> impl Iterator<Item = u32> {
+    let set = |word: u64| (word != 0).then_some(word);
+    successors(set(word), move |word| set(word & (word - 1))).map(u64::trailing_zeros)
 }
 
 #[cfg(test)]

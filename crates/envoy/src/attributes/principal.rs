@@ -18,7 +18,8 @@ impl<'a> Principal<'a> {
         if name.is_empty() {
             return None;
         }
-        let mut parts = name.split('/').skip(1);
+        // Parts are short: an array is looked for letter by letter, which takes less time than the search for a letter.
+        let mut parts = name.split(['/']).skip(1);
         let (namespace, service_account) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some("ns"), Some(namespace), Some("sa"), Some(account)) => (Some(namespace), Some(account)),
             _ => (None, None),
