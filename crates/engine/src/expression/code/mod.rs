@@ -176,7 +176,10 @@ impl Expr {
     /// Returns the value of a BOOL expression.
     #[inline]
     pub(crate) fn bool<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
-        self.value(env).and_then(Operand::into_bool)
+        match self {
+            Self::Operation(operation) => operation.bool(env),
+            _ => self.value(env).and_then(Operand::into_bool),
+        }
     }
 }
 

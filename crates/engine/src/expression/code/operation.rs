@@ -76,9 +76,7 @@ impl Operation {
     /// Returns the value; an error if an operand is missing.
     pub(super) fn value<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<Operand<'a>, EvalError> {
         match self {
-            Self::And(terms) => until(terms, false, env).map(Operand::Bool),
-            Self::Or(terms) => until(terms, true, env).map(Operand::Bool),
-            Self::Compare(relation, left, right) => compare(*relation, left, right, env).map(Operand::Bool),
+            Self::And(_) | Self::Or(_) | Self::Compare(..) => self.bool(env).map(Operand::Bool),
             Self::FormatsEqual { format, negated, left, right, span } => {
                 both(left, right, env, |left, right| Ok(format.equal(left, right, *span)? != *negated))
             }
@@ -106,6 +104,16 @@ impl Operation {
                 text.text(env).and_then(|text| parse_int(&text, *span)).map(Operand::Int)
             }
             Self::Field(field) => field.value(env).map(|text| Operand::Str(Cow::Owned(text))),
+        }
+    }
+
+    /// Returns the value of a BOOL operation: conditions consist of these, and need no [`Operand`] between them.
+    pub(super) fn bool<'a>(&'a self, env: &mut Env<'a, '_>) -> Result<bool, EvalError> {
+        match self {
+            Self::And(terms) => until(terms, false, env),
+            Self::Or(terms) => until(terms, true, env),
+            Self::Compare(relation, left, right) => compare(*relation, left, right, env),
+            _ => self.value(env).and_then(Operand::into_bool),
         }
     }
 
@@ -154,7 +162,10 @@ fn compare<'a>(
     env: &mut Env<'a, '_>,
 ) -> Result<bool, EvalError> {
     let left = left.value(env)?;
-    relation.holds(&left, &right.value(env)?)
+    match right {
+        Expr::Constant(right) => relation.holds(&left, right),
+        right => relation.holds(&left, &right.value(env)?),
+    }
 }
 
 /// Evaluates two texts and tests them.
