@@ -1,5 +1,5 @@
 //! Measures the figures of docs/performance.md: instructions, which do not depend on the load of the machine, ratios to bare servers in
-//! one run, and the memory of an idle server.
+//! one run, the memory of an idle server, and the size of its program.
 
 use std::{
     collections::BTreeMap,
@@ -79,6 +79,7 @@ pub(crate) fn perf(parts: &[&str]) -> Result<()> {
     }
     if is_wanted("memory") {
         println!("\nan idle server with {IDLE_CONFIGURATION}: {} kB (VmRSS)", idle_memory(&programs)?);
+        println!("the program without symbols: {} kB", size_without_symbols(&programs)? / 1000);
     }
     Ok(())
 }
@@ -161,6 +162,14 @@ fn instructions_of(program: &Path, kind: &[&str], calls: u64) -> Result<u64> {
     ensure!(output.status.success(), "{command:?} failed: {text}");
     let collected = text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
     collected.with_context(|| format!("{command:?} has counted no instructions: {text}"))
+}
+
+/// Returns the size in bytes that the program has in a release.
+fn size_without_symbols(programs: &BTreeMap<String, PathBuf>) -> Result<u64> {
+    let program = program(programs, "mixer-adapter")?;
+    let stripped = program.with_extension("stripped");
+    run(command("strip").arg("-o").arg(&stripped).arg(program))?;
+    Ok(fs::metadata(&stripped)?.len())
 }
 
 /// Returns the resident memory in kB of a server without calls, once it has not changed for two seconds.
