@@ -10,6 +10,8 @@ mod decisions;
 mod engine_metrics;
 #[cfg(feature = "envoy")]
 mod envoy;
+#[cfg(feature = "envoy")]
+mod envoy_metrics;
 mod expiry;
 mod explain;
 mod exposition;

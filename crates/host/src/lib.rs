@@ -6,17 +6,17 @@
 //! |---|---|
 //! | which adapter is a configuration for | `select_adapter.rs` |
 //! | which handler is a call for | `select_handler.rs` |
-//! | what may a configuration reach | `origin.rs`, with `Access` of the core |
+//! | what may a configuration reach | `access_policy.rs`, with `Access` of the core |
 //! | who opens and closes sessions | `session/lifecycle.rs` |
 //! | what do servers that share sessions exchange | `session/shared.rs` |
 //! | who opens and closes handlers | `handler/opening.rs`, `handler/closing.rs` |
 //! | where is a handler cached | `handler/cache.rs` |
 //! | where is the deadline of a call enforced | `handler/call.rs` |
 
+mod access_policy;
 pub mod handler;
 mod limits;
 pub mod metrics;
-mod origin;
 mod select_adapter;
 mod select_handler;
 pub mod session;
@@ -35,8 +35,8 @@ use crate::{
     session::{MemoryStore, SessionOptions, SessionStore, SharedSessions},
 };
 
+pub use access_policy::{AccessPolicy, Origin};
 pub use limits::{Limit, Refusals};
-pub use origin::{AccessPolicy, Origin};
 pub use session::NewSession;
 
 /// The adapters of a process with their handlers and sessions.

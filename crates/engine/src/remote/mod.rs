@@ -6,10 +6,10 @@
 mod adapter;
 mod address;
 mod balancer;
+mod check_access;
 mod exchange;
 mod link;
 mod options;
-mod reach;
 mod security;
 mod session;
 mod settings;

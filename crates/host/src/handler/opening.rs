@@ -18,7 +18,7 @@ use super::{
     erased::{AnyAdapter, OpeningState, Purpose},
     handler_index::{Entry, HandlerIndex, LockedEntry},
 };
-use crate::origin::{AccessPolicy, Origin};
+use crate::access_policy::{AccessPolicy, Origin};
 use mixer_adapter_core::framework::settings;
 use mixer_adapter_core::{
     adapter::{Access, AdapterError, InferredTypes, Violation},

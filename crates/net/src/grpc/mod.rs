@@ -15,7 +15,7 @@ mod stream;
 mod stream_client;
 mod stream_messages;
 mod stream_service;
-mod timeout;
+mod timeout_header;
 mod trace_parent;
 mod weight;
 
@@ -29,6 +29,6 @@ pub use stream::StreamBody;
 pub use stream_client::StreamClient;
 pub use stream_messages::StreamMessages;
 pub use stream_service::{StreamLimits, StreamMemory, StreamService};
-pub use timeout::timeout_header;
+pub use timeout_header::timeout_header;
 pub use trace_parent::TraceParent;
 pub use weight::expansion;

@@ -30,7 +30,7 @@ use super::{
     stream::StreamBody,
     stream_messages::{MessageRules, StreamMessages},
     stream_service::StreamService,
-    timeout::grpc_timeout,
+    timeout_header::grpc_timeout,
 };
 use crate::{
     Authorization, Connection, Limit,

@@ -12,7 +12,7 @@ use tokio_rustls::{
 
 use super::{
     ClientOptions, HANDSHAKE, Identity, ReadFile, ServerIdentity, TlsError, TlsFile,
-    handshakes::WITH_SERVERS, materials::TlsMaterials, reloader::CertReloader,
+    handshake_threads::WITH_SERVERS, materials::TlsMaterials, reloader::CertReloader,
     server_verifier::ServerVerifier,
 };
 use crate::read_file;

@@ -16,7 +16,7 @@ mod client;
 #[cfg(not(feature = "tls"))]
 mod disabled;
 #[cfg(feature = "tls")]
-mod handshakes;
+mod handshake_threads;
 #[cfg(feature = "tls")]
 mod identity;
 #[cfg(feature = "tls")]

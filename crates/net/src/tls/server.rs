@@ -9,7 +9,8 @@ use tokio_rustls::{
 
 use super::{
     Access, AccessSettings, Credentials, Identity, KeyPair, ServerOptions, TlsError, TlsFile,
-    chain_limit::ClientVerifier, handshakes::WITH_CLIENTS, materials::TlsMaterials, reloader::CertReloader,
+    chain_limit::ClientVerifier, handshake_threads::WITH_CLIENTS, materials::TlsMaterials,
+    reloader::CertReloader,
 };
 use crate::{Stream, read_file};
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod check_access;
 mod connections;
 mod contract;
 mod malformed;
@@ -13,7 +14,6 @@ mod oauth;
 #[cfg(feature = "tls")]
 mod pki;
 mod probe;
-mod reach;
 mod scripted;
 mod sessions;
 #[cfg(feature = "tls")]

@@ -20,7 +20,7 @@ use crate::{
     Stream,
     tls::{
         AccessSettings, Client, ClientOptions, Credentials, KeyPair, Server, TlsError, certificate_ends,
-        handshakes::{WITH_CLIENTS, WITH_SERVERS},
+        handshake_threads::{WITH_CLIENTS, WITH_SERVERS},
     },
 };
 use test_pki::{Authority, Certified, Files};
