@@ -82,6 +82,7 @@ pub(super) fn bytes(text: &str) -> anyhow::Result<usize> {
 }
 
 /// Parses the size of a body that expressions read.
+#[cfg(feature = "envoy")]
 pub(super) fn body_bytes(text: &str) -> anyhow::Result<usize> {
     let size = bytes(text)?;
     anyhow::ensure!(
