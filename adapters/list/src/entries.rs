@@ -18,15 +18,18 @@ pub(super) enum Entries {
     Patterns(Box<PatternSet>),
 }
 
-/// A set of texts. A search of a few takes as long as a hash, and less memory than a table.
+/// A set of texts that are not empty. A search of a few takes as long as a hash, and less memory than a table.
 #[derive(Debug)]
 pub(super) enum Texts {
-    Few(Box<[Box<str>]>),
+    /// Short texts without line breaks, as lines.
+    Few(Box<str>),
     Many(HashSet<Box<str>>),
 }
 
 /// The maximum number of texts without a table.
 const FEW: usize = 8;
+/// The maximum length of each in bytes: a search reads all of them.
+const SHORT: usize = 128;
 
 /// Memory of a string in a set beyond its length, in bytes.
 const STRING_BYTES: usize = 64;
@@ -104,7 +107,7 @@ impl Entries {
 impl Texts {
     fn contain(&self, text: &str) -> bool {
         match self {
-            Self::Few(texts) => texts.iter().any(|known| **known == *text),
+            Self::Few(lines) => lines.split_terminator('\n').any(|line| line == text),
             Self::Many(texts) => texts.contains(text),
         }
     }
@@ -114,9 +117,10 @@ impl FromIterator<Box<str>> for Texts {
     fn from_iter<I: IntoIterator<Item = Box<str>>>(texts: I) -> Self {
         let mut texts = texts.into_iter();
         let few: Vec<Box<str>> = texts.by_ref().take(FEW).collect();
+        let are_lines = few.iter().all(|text| text.len() <= SHORT && !text.contains('\n'));
         match texts.next() {
-            None => Self::Few(few.into()),
-            Some(next) => Self::Many(few.into_iter().chain([next]).chain(texts).collect()),
+            None if are_lines => Self::Few(few.join("\n").into()),
+            next => Self::Many(few.into_iter().chain(next).chain(texts).collect()),
         }
     }
 }
@@ -193,6 +197,18 @@ mod tests {
             let body = b"ABC\n DEF\n\n\xff\nGHI";
             assert_eq!(contains(EntryType::Strings, body, &[""], value), listed, "{value:?}");
         }
+    }
+
+    #[test]
+    fn an_override_may_be_long_and_have_line_breaks() {
+        let long = "x".repeat(SHORT + 1);
+        for overrides in [&["a\nb", "c\r"][..], &["a\nb", "c\r", &long]] {
+            for (value, listed) in [("a\nb", true), ("a", false), ("b", false), ("c\r", true), ("c", false)] {
+                assert_eq!(contains(EntryType::Strings, b"", overrides, value), listed, "{value:?}");
+            }
+        }
+        assert!(contains(EntryType::Strings, b"", &[&long], &long));
+        assert!(!contains(EntryType::Strings, b"", &["a", "b"], "a\nb"));
     }
 
     // Observed on Go and Rust: docs/behaviour/adapters.md#letter-case-and-patterns; iota subscripts follow from Go's simple
