@@ -23,7 +23,8 @@ pub(super) enum Entries {
 pub(super) enum Texts {
     /// Short texts without line breaks, as lines.
     Few(Box<str>),
-    Many(HashSet<Box<str>>),
+    #[expect(clippy::box_collection, reason = "a list without a table has no room for one")]
+    Many(Box<HashSet<Box<str>>>),
 }
 
 /// The maximum number of texts without a table.
@@ -120,7 +121,7 @@ impl FromIterator<Box<str>> for Texts {
         let are_lines = few.iter().all(|text| text.len() <= SHORT && !text.contains('\n'));
         match texts.next() {
             None if are_lines => Self::Few(few.join("\n").into()),
-            next => Self::Many(few.into_iter().chain(next).chain(texts).collect()),
+            next => Self::Many(Box::new(few.into_iter().chain(next).chain(texts).collect())),
         }
     }
 }
