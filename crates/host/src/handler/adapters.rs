@@ -15,7 +15,7 @@ use tokio::runtime::Handle as Runtime;
 use super::{
     adapter_info::{AdapterInfo, TemplateInfo, quoted_list},
     blocking::{BlockingThreads, OpeningThreads},
-    call::{HandlerCaller, Method, TemplateMethod},
+    call::{Method, TemplateMethod},
     erased::{AnyAdapter, Typed},
     panics::contain,
 };
@@ -230,15 +230,8 @@ impl AdaptersBuilder {
                 second: A::NAME,
             });
         }
-        let threads = A::BLOCKING.then(|| BlockingThreads::new(self.runtime.clone()));
-        let mut served = Served {
-            builder: self,
-            index,
-            adapter: A::NAME,
-            threads: threads.clone(),
-            templates: Vec::new(),
-            conflict: None,
-        };
+        let mut served =
+            Served { builder: self, index, adapter: A::NAME, templates: Vec::new(), conflict: None };
         A::Templates::visit(&mut served);
         let Served { templates, conflict, .. } = served;
         if let Some(name) = conflict {
@@ -260,11 +253,10 @@ impl AdaptersBuilder {
             panics: Counter::default(),
             panic_log: LogLimit::new(),
         });
-        let opening = OpeningThreads::new(self.runtime.clone());
         self.adapters.entries.push(Arc::new(Typed::<A, S> {
             info,
-            threads,
-            opening,
+            threads: A::BLOCKING.then(|| BlockingThreads::new(self.runtime.clone())),
+            opening: OpeningThreads::new(self.runtime.clone()),
             state,
             shared: Arc::new(Shared::default()),
             warnings: self.adapters.warnings.clone(),
@@ -299,7 +291,6 @@ struct Served<'a> {
     builder: &'a mut AdaptersBuilder,
     index: usize,
     adapter: &'static str,
-    threads: Option<BlockingThreads>,
     templates: Vec<TemplateInfo>,
     conflict: Option<&'static str>,
 }
@@ -325,7 +316,7 @@ impl<A> TemplateVisitor<A> for Served<'_> {
             self.conflict = Some(T::NAME);
             return;
         };
-        method.add(self.index, self.adapter, Arc::new(HandlerCaller::<A>::new(self.threads.clone())));
+        method.add::<A>(self.index, self.adapter);
         adapters.methods.insert(T::METHOD, Arc::new(method.clone()));
     }
 }

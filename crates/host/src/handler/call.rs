@@ -13,10 +13,7 @@ use tokio::time::Instant as Deadline;
 use tracing::{Instrument as _, Span, field};
 
 use super::{
-    AdapterInfo, CallError, Handler,
-    blocking::{BlockingThreads, SHUTTING_DOWN},
-    erased::BoxFuture,
-    panics::contain_future,
+    AdapterInfo, CallError, Handler, blocking::SHUTTING_DOWN, erased::BoxFuture, panics::contain_future,
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
@@ -154,20 +151,11 @@ trait Serve<T: Template>: Send + Sync {
     fn serve(&self, handler: Arc<Handler>, input: T::Input, context: T::Context, span: Span) -> Served;
 }
 
-pub(crate) struct HandlerCaller<A> {
-    threads: Option<BlockingThreads>,
-    adapter: PhantomData<fn() -> A>,
-}
-
-impl<A> HandlerCaller<A> {
-    pub(crate) fn new(threads: Option<BlockingThreads>) -> Self {
-        Self { threads, adapter: PhantomData }
-    }
-}
+struct HandlerCaller<A>(PhantomData<fn() -> A>);
 
 impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
     fn serve(&self, handler: Arc<Handler>, input: T::Input, context: T::Context, span: Span) -> Served {
-        let info = handler.adapter().clone();
+        let (info, threads) = (handler.adapter().clone(), handler.threads().cloned());
         let call = async move {
             // The call holds the handler, which is therefore not closed meanwhile.
             let Some(adapter) = handler.object::<A>() else {
@@ -185,7 +173,7 @@ impl<A: Handle<T>, T: Template> Serve<T> for HandlerCaller<A> {
             }
         };
         let call = call.instrument(span);
-        match self.threads.clone() {
+        match threads {
             None => Box::pin(call),
             Some(threads) => Box::pin(async move {
                 let stopped = || Err(failed(&info, AdapterError::unavailable(SHUTTING_DOWN)));
@@ -238,14 +226,10 @@ impl<T: Template> Default for TemplateMethod<T> {
 }
 
 impl<T: Template> TemplateMethod<T> {
-    pub(crate) fn add<A: Handle<T>>(
-        &mut self,
-        index: usize,
-        adapter: &'static str,
-        caller: Arc<HandlerCaller<A>>,
-    ) {
+    pub(crate) fn add<A: Handle<T>>(&mut self, index: usize, adapter: &'static str) {
+        let serve = Arc::new(HandlerCaller::<A>(PhantomData));
         self.by_adapter.resize_with(index, || None);
-        self.by_adapter.push(Some(ServingAdapter { adapter, serve: caller, metrics: Arc::default() }));
+        self.by_adapter.push(Some(ServingAdapter { adapter, serve, metrics: Arc::default() }));
     }
 
     /// Decodes a request, whose text need not be UTF-8.

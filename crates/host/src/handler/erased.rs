@@ -24,10 +24,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An open handler: an adapter with one configuration. It is closed when no session, cache entry or call holds it.
 pub struct Handler {
-    adapter: Arc<AdapterInfo>,
+    adapter: Arc<dyn AnyAdapter>,
     object: Option<Box<dyn Any + Send + Sync>>,
-    close: fn(Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>,
-    threads: Option<BlockingThreads>,
     parts: Option<Box<OwnedParts>>,
     closing: Closing,
     bytes: usize,
@@ -38,7 +36,12 @@ pub struct Handler {
 impl Handler {
     /// Returns the adapter.
     pub fn adapter(&self) -> &Arc<AdapterInfo> {
-        &self.adapter
+        self.adapter.info()
+    }
+
+    /// Returns the threads on which it is called and closed, if its adapter blocks.
+    pub(crate) fn threads(&self) -> Option<&BlockingThreads> {
+        self.adapter.threads()
     }
 
     /// Returns an estimate of the memory it takes, in bytes.
@@ -53,26 +56,26 @@ impl Handler {
 
 impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Handler({})", self.adapter.name)
+        write!(f, "Handler({})", self.adapter().name)
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
-        let (close, adapter, threads) = (self.close, self.adapter.clone(), self.threads.clone());
-        let parts = self.parts.take();
+        let (adapter, parts) = (self.adapter.clone(), self.parts.take());
         self.closing.spawn(async move {
-            let span = tracing::info_span!("close", adapter = adapter.name);
-            let closing = contain_future(async move { close(object).await }).instrument(span);
-            let closed = match threads {
+            let span = tracing::info_span!("close", adapter = adapter.info().name);
+            let closer = adapter.clone();
+            let closing = contain_future(async move { closer.close(object).await }).instrument(span);
+            let closed = match adapter.threads() {
                 None => Some(closing.await),
                 Some(threads) => threads.run(closing).await,
             };
             drop(parts);
             // A panic in `close` is a defect of the adapter; the handler is closed nevertheless.
             if let Some(Err(panic)) = closed {
-                panic.report(&adapter, "close");
+                panic.report(adapter.info(), "close");
             }
         });
     }
@@ -81,6 +84,8 @@ impl Drop for Handler {
 /// An adapter without its type.
 pub(crate) trait AnyAdapter: Send + Sync {
     fn info(&self) -> &Arc<AdapterInfo>;
+    /// The threads on which its handlers are called and closed, if it blocks.
+    fn threads(&self) -> Option<&BlockingThreads>;
     /// Decodes and encodes a configuration: maps become sorted, and unknown fields are dropped.
     fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError>;
     /// Validates on the thread of the caller, which may block.
@@ -104,14 +109,16 @@ pub(crate) trait AnyAdapter: Send + Sync {
     ) -> BoxFuture<'_, Result<(), AdapterError>>;
     /// Opens a handler on a thread that may block.
     fn open(
-        &self,
+        self: Arc<Self>,
         thread: FreeThread,
         config: Bytes,
         access: Access,
         purpose: Purpose,
         state: OpeningState,
         closing: Closing,
-    ) -> BoxFuture<'_, Result<Handler, AdapterError>>;
+    ) -> BoxFuture<'static, Result<Handler, AdapterError>>;
+    /// Closes a handler, on the thread of the caller.
+    fn close(&self, handler: Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>;
 }
 
 /// Where a handler takes its retained state from.
@@ -218,6 +225,10 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
         &self.info
     }
 
+    fn threads(&self) -> Option<&BlockingThreads> {
+        self.threads.as_ref()
+    }
+
     fn canonical(&self, config: Bytes) -> Result<Bytes, prost::DecodeError> {
         Self::decode(config).map(|config| config.encode_to_vec().into())
     }
@@ -252,14 +263,14 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
     }
 
     fn open(
-        &self,
+        self: Arc<Self>,
         thread: FreeThread,
         config: Bytes,
         access: Access,
         purpose: Purpose,
         state: OpeningState,
         closing: Closing,
-    ) -> BoxFuture<'_, Result<Handler, AdapterError>> {
+    ) -> BoxFuture<'static, Result<Handler, AdapterError>> {
         Box::pin(async move {
             let estimated = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let info = self.info.clone();
@@ -293,18 +304,20 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
             let object = thread.run(opening.instrument(span)).await.ok_or_else(shutting_down)??;
             let bytes = estimated.saturating_add(object.additional_bytes());
             Ok(Handler {
-                adapter: self.info.clone(),
+                adapter: self,
                 object: Some(Box::new(object)),
-                close: |object| match object.downcast::<A>() {
-                    Ok(adapter) => Box::pin(adapter.close()),
-                    Err(_) => Box::pin(std::future::ready(())),
-                },
-                threads: self.threads.clone(),
                 parts: parts.are_used().then(|| Box::new(parts)),
                 bytes,
                 _open: closing.opened(),
                 closing,
             })
         })
+    }
+
+    fn close(&self, handler: Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()> {
+        match handler.downcast::<A>() {
+            Ok(handler) => Box::pin(handler.close()),
+            Err(_) => Box::pin(std::future::ready(())),
+        }
     }
 }

@@ -367,8 +367,8 @@ impl Opening {
         thread: FreeThread,
     ) -> Result<Arc<Handler>, CallError> {
         let digest = self.state.digest;
-        let opening =
-            self.adapter.open(thread, self.config, self.access, self.purpose, self.state, self.closing);
+        let adapter = self.adapter.clone();
+        let opening = adapter.open(thread, self.config, self.access, self.purpose, self.state, self.closing);
         let not_open =
             |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
         match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {
