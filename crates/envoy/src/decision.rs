@@ -1,6 +1,6 @@
 //! Decisions on requests, and the answers to Envoy.
 
-use std::cell::OnceCell;
+use std::{borrow::Cow, cell::OnceCell};
 
 use bytes::Bytes;
 use mixer_adapter_core::proto::Status as RpcStatus;
@@ -52,10 +52,10 @@ impl<'r> Client<'r> {
     }
 
     pub(crate) fn is_grpc(&self) -> bool {
-        is_grpc(self.header("content-type"))
+        is_grpc(self.header("content-type").as_deref())
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         let http = self.http?;
         self.headers.get_or_init(|| RequestHeaders::of(http)).get(name)
     }

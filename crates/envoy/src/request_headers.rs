@@ -2,7 +2,9 @@
 //!
 //! HTTP/2 has no white space around values (RFC 9113, section 8.2.1), but Envoy forwards it, and an upstream with HTTP/1 ignores it.
 
-use std::{borrow::Cow, collections::BTreeMap, str::Utf8Error};
+use std::{borrow::Cow, collections::BTreeMap};
+
+use mixer_adapter_engine::attribute::StringMap;
 
 use crate::proto::envoy::{
     config::core::v3::HeaderMap,
@@ -14,23 +16,22 @@ pub(crate) fn trimmed(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }
 
-/// The headers of a request.
+/// The headers of a request, with U+FFFD in place of bytes that are not UTF-8.
 #[derive(Debug)]
 pub(crate) enum RequestHeaders<'r> {
     /// The entries of the map `headers`. The last entry of a name counts.
-    Sent(Vec<(&'r str, &'r str)>),
-    /// Headers that are sent without changes, joined like the others: by commas. Also headers that are not UTF-8, with U+FFFD in place
-    /// of other bytes.
-    Converted(BTreeMap<Cow<'r, str>, String>),
+    Sent(&'r [HeadersEntry]),
+    /// Headers that are sent without changes, joined like the others: by commas.
+    Joined(BTreeMap<&'r str, String>),
 }
 
 impl<'r> RequestHeaders<'r> {
     pub(crate) fn of(http: &'r HttpRequest) -> Self {
         let Some(HeaderMap { headers }) = http.header_map.as_ref().filter(|map| !map.headers.is_empty())
         else {
-            return Self::of_entries(&http.headers);
+            return Self::Sent(&http.headers);
         };
-        let mut joined: BTreeMap<Cow<'_, str>, String> = BTreeMap::new();
+        let mut joined: BTreeMap<&str, String> = BTreeMap::new();
         for header in headers {
             let raw = String::from_utf8_lossy(&header.raw_value);
             let value = trimmed(if header.value.is_empty() { &raw } else { &header.value });
@@ -39,49 +40,41 @@ impl<'r> RequestHeaders<'r> {
                     values.push(',');
                     values.push_str(value);
                 }
-                None => drop(joined.insert(header.key.as_str().into(), value.to_owned())),
+                None => drop(joined.insert(&header.key, value.to_owned())),
             }
         }
-        Self::Converted(joined)
+        Self::Joined(joined)
     }
 
-    fn of_entries(entries: &'r [HeadersEntry]) -> Self {
-        let texts = entries.iter().map(|HeadersEntry { key, value }| -> Result<_, Utf8Error> {
-            Ok((str::from_utf8(key)?, str::from_utf8(value)?))
-        });
-        match texts.collect() {
-            Ok(texts) => Self::Sent(texts),
-            Err(_) => {
-                let texts = entries.iter().map(|HeadersEntry { key, value }| {
-                    (String::from_utf8_lossy(key), String::from_utf8_lossy(value).into_owned())
-                });
-                Self::Converted(texts.collect())
-            }
-        }
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let value = match self {
+    pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        match self {
             Self::Sent(headers) => {
-                headers.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| *value)
+                headers.iter().rev().find(|header| header.key == name).map(|header| text(&header.value))
             }
-            Self::Converted(headers) => headers.get(name).map(String::as_str),
-        };
-        value.map(trimmed)
+            Self::Joined(headers) => headers.get(name).map(|value| trimmed(value).into()),
+        }
     }
 
     /// Returns a value unless it is empty.
-    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+    pub(crate) fn filled(&self, name: &str) -> Option<Cow<'_, str>> {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// Iterates over the headers. Of several with the same name, the last one counts.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let (sent, converted) = match self {
-            Self::Sent(headers) => (Some(headers), None),
-            Self::Converted(headers) => (None, Some(headers)),
-        };
-        let converted = converted.into_iter().flatten().map(|(name, value)| (&**name, value.as_str()));
-        sent.into_iter().flatten().copied().chain(converted).map(|(name, value)| (name, trimmed(value)))
+    /// Returns all headers.
+    pub(crate) fn to_map(&self) -> StringMap {
+        match self {
+            Self::Sent(headers) => {
+                headers.iter().map(|header| (text(&header.key), text(&header.value))).collect()
+            }
+            Self::Joined(headers) => headers.iter().map(|(name, value)| (*name, trimmed(value))).collect(),
+        }
+    }
+}
+
+/// Returns a name or a value as upstreams read it.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => trimmed(text).into(),
+        Err(_) => trimmed(&String::from_utf8_lossy(bytes)).to_owned().into(),
     }
 }

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
@@ -108,6 +109,7 @@ macro_rules! attribute_from {
 
 attribute_from! {
     &str => String,
+    Cow<'_, str> => String,
     String => String,
     Arc<str> => String,
     i64 => Int64,

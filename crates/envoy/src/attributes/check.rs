@@ -99,7 +99,7 @@ fn set_request(
 ) {
     let headers = RequestHeaders::of(http);
     attributes.set_with("request.id", || {
-        headers.filled("x-request-id").or(Some(&*http.id)).filter(|id| !id.is_empty())
+        headers.filled("x-request-id").or(Some((&*http.id).into())).filter(|id| !id.is_empty())
     });
     set_http(
         attributes,
@@ -121,13 +121,13 @@ fn set_request(
         attributes.set_with("request.body_truncated", || headers.get(PARTIAL_BODY)?.parse::<bool>().ok());
     }
     attributes.set_with("origin.ip", || {
-        let forwarded = headers.get("x-forwarded-for").and_then(|list| client(list, options.trusted_hops));
+        let forwarded = headers.get("x-forwarded-for").and_then(|list| client(&list, options.trusted_hops));
         forwarded.or_else(|| Some(socket(source?.address.as_ref())?.0))
     });
     if options.trust_forwarded_client_cert {
-        set_forwarded_source(attributes, headers.get("x-forwarded-client-cert"));
+        set_forwarded_source(attributes, headers.get("x-forwarded-client-cert").as_deref());
     }
-    attributes.set_with("request.headers", || Some(headers.iter().collect::<StringMap>()));
+    attributes.set_with("request.headers", || Some(headers.to_map()));
 }
 
 /// Returns the size of the body, unless it is unknown. `content-length` takes precedence, because Envoy states the number of bytes

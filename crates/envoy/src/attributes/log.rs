@@ -284,8 +284,8 @@ fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestPropertie
     ];
     let parts = HttpParts { method, host: &request.authority, scheme: &request.scheme, path };
     set_http(attributes, parts, |name| match request.request_headers.get(name) {
-        Some(value) => Some(value),
-        None => fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value),
+        Some(value) => Some(value.into()),
+        None => fields.iter().find(|(field, _)| *field == name).map(|(_, value)| (*value).into()),
     });
     attributes.set_text("request.id", &request.request_id);
     attributes.set("request.size", number(request.request_body_bytes));

@@ -1,5 +1,7 @@
 //! The common part of requests in checks and in access logs.
 
+use std::borrow::Cow;
+
 use mixer_adapter_engine::attribute::{AttributeValue, StringMap};
 
 use super::{
@@ -22,10 +24,11 @@ pub(super) struct HttpParts<'r> {
 pub(super) fn set_http<'r>(
     attributes: &mut AttributeBuilder,
     parts: HttpParts<'r>,
-    header: impl Fn(&str) -> Option<&'r str>,
+    header: impl Fn(&str) -> Option<Cow<'r, str>>,
 ) {
-    attributes
-        .set_with("context.protocol", || Some(if is_grpc(header("content-type")) { "grpc" } else { "http" }));
+    attributes.set_with("context.protocol", || {
+        Some(if is_grpc(header("content-type").as_deref()) { "grpc" } else { "http" })
+    });
     attributes.set_text("request.method", parts.method);
     attributes.set_text("request.host", parts.host);
     attributes.set_text("request.scheme", parts.scheme);
@@ -42,13 +45,13 @@ pub(super) fn set_http<'r>(
     attributes.set_with("request.api_key", || {
         filled(header("x-api-key")).or_else(|| {
             ["key", "api_key"].iter().find_map(|name| {
-                filled(parameters(query?).find(|(known, _)| known == name).map(|(_, value)| value))
+                filled(parameters(query?).find(|(known, _)| known == name).map(|(_, value)| value.into()))
             })
         })
     });
 }
 
-fn filled(text: Option<&str>) -> Option<&str> {
+fn filled(text: Option<Cow<'_, str>>) -> Option<Cow<'_, str>> {
     text.filter(|text| !text.is_empty())
 }
 
