@@ -33,7 +33,16 @@ impl DecisionIds {
 
     /// Returns a new id.
     pub fn next(&self) -> String {
-        format!("{}-{:x}", self.start, self.count.fetch_add(1, Relaxed))
+        let mut count = self.count.fetch_add(1, Relaxed);
+        // The machinery of `format!` takes twice the time, and each check has an id.
+        let mut digits = [b'0'; 16];
+        let mut first = digits.len();
+        while count > 0 || first == digits.len() {
+            first -= 1;
+            digits[first] = b"0123456789abcdef"[(count & 15) as usize];
+            count >>= 4;
+        }
+        [&*self.start, "-", str::from_utf8(&digits[first..]).unwrap_or_default()].concat()
     }
 }
 

@@ -185,7 +185,7 @@ impl RuntimeHandler {
     fn dedup_id(&self, quota: Option<QuotaParams<'_>>) -> String {
         let count = self.calls.fetch_add(1, Relaxed);
         match quota {
-            Some(QuotaParams { request, .. }) => format!("{}{}", request.dedup_id, request.name),
+            Some(QuotaParams { request, .. }) => [request.dedup_id, request.name].concat(),
             None => unique_id(count),
         }
     }

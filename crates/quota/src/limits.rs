@@ -1,9 +1,6 @@
 //! The configured limits.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use mixer_adapter_core::{
     AdapterError,
@@ -26,7 +23,7 @@ const DEFAULT_DEDUPLICATION: Duration = Duration::from_secs(1);
 /// The quotas of a valid configuration.
 #[derive(Debug)]
 pub struct Limits<E = ()> {
-    quotas: HashMap<String, Quota<E>>,
+    quotas: BTreeMap<String, Quota<E>>,
     /// The minimum duration for which a repeated call is recognized.
     pub deduplication: Duration,
 }
@@ -64,7 +61,7 @@ impl<E> Limits<E> {
     ) -> Self {
         warnings::add(&quotas, faults);
         let names: Vec<&str> = quotas.iter().map(|quota| quota.name).collect();
-        let mut read = HashMap::new();
+        let mut read = BTreeMap::new();
         for (index, quota) in quotas.into_iter().enumerate() {
             let path = format!("quotas[{index}]");
             let name = quota.name;
@@ -106,8 +103,7 @@ impl<E> Limits<E> {
 
     /// Returns the reason of an instance without a quota.
     fn missing(&self, instance: &str) -> String {
-        let mut known: Vec<&str> = self.quotas.keys().map(String::as_str).collect();
-        known.sort_unstable();
+        let known: Vec<&str> = self.quotas.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         format!("no entry for instance `{instance}`: add one with its name; there are entries for: {known}")
     }

@@ -116,7 +116,8 @@ impl Services {
         let calls = QuotaCalls::new(&self.mixer, &snapshot, &request.domain, caller, logged, descriptors);
         // Taken hits are given back when this is dropped; an error does not wait for it.
         let taken = Mutex::new(TakenHits::new(self, &request.domain, caller));
-        let requested = join_all(request.descriptors.iter().enumerate().map(|(index, descriptor)| {
+        let request_quota = |index: usize| {
+            let descriptor = &request.descriptors[index];
             let (calls, taken) = (&calls, &taken);
             let amount = amount(descriptor, request.hits_addend);
             let is_done = is_done(descriptor);
@@ -142,9 +143,14 @@ impl Services {
                 });
                 (result, origin)
             }
-        }));
+        };
+        let requested = match descriptors {
+            // Most requests have one, which needs no set of futures.
+            1 => vec![request_quota(0).await],
+            _ => join_all((0..descriptors).map(request_quota)).await,
+        };
         let mut results = Vec::with_capacity(descriptors);
-        for (result, of_descriptor) in requested.await {
+        for (result, of_descriptor) in requested {
             origin.tenant = of_descriptor.tenant;
             origin.failed.append(&of_descriptor.failed);
             results.push(result?);
