@@ -14,8 +14,8 @@ use crate::{Error, comments, descriptor_set, output::Output, rust, source::compi
 /// Files of `mixer-adapter-proto`, with their imports.
 pub(crate) struct Protos<'a> {
     names: &'a [&'a str],
-    /// The entries of maps that become vectors, by full name.
-    entries: &'a [&'a str],
+    /// The fields whose messages stay encoded, by full name.
+    encoded: &'a [&'a str],
     pool: DescriptorPool,
 }
 
@@ -24,11 +24,11 @@ impl<'a> Protos<'a> {
         Self::open_with(names, &[])
     }
 
-    /// Opens files, whose maps with these `entries` become vectors.
-    pub(crate) fn open_with(names: &'a [&'a str], entries: &'a [&'a str]) -> Result<Self, Error> {
+    /// Opens files. The messages in the fields `encoded` are not decoded.
+    pub(crate) fn open_with(names: &'a [&'a str], encoded: &'a [&'a str]) -> Result<Self, Error> {
         let compiler = compile(ChainFileResolver::new(), names);
         let pool = compiler.map_err(|error| Error::compile(Path::new(""), &error))?.descriptor_pool();
-        Ok(Self { names, entries, pool })
+        Ok(Self { names, encoded, pool })
     }
 
     /// Encodes a `FileDescriptorSet` of the files and their imports.
@@ -46,16 +46,13 @@ impl<'a> Protos<'a> {
             let mut file = file.file_descriptor_proto().clone();
             comments::clean(&mut file);
             let package = file.package().to_owned();
-            make_vectors(&mut file.message_type, &package, self.entries);
+            keep_encoded(&mut file.message_type, &package, self.encoded);
             file
         });
         let services = tonic_prost_build::configure().build_transport(false).service_generator();
-        let entries = self.entries.iter().map(|entry| format!(".{entry}"));
         rust::importing_config(&self.pool, is_own)
             .service_generator(services)
-            .bytes(entries.clone())
-            // They have no places in the file.
-            .disable_comments(entries)
+            .bytes(self.encoded.iter().map(|field| format!(".{field}")))
             .out_dir(output.folder())
             .include_file("protos.rs")
             .compile_fds(prost_types::FileDescriptorSet { file: file.collect() })
@@ -63,15 +60,17 @@ impl<'a> Protos<'a> {
     }
 }
 
-/// Makes the maps with these entries repeated fields with keys and values of bytes, which are the same on the wire.
-fn make_vectors(messages: &mut [DescriptorProto], parent: &str, entries: &[&str]) {
+/// Gives fields of messages the type `bytes`, which is the same on the wire.
+fn keep_encoded(messages: &mut [DescriptorProto], parent: &str, fields: &[&str]) {
     for message in messages {
         let name = format!("{parent}.{}", message.name());
-        if entries.contains(&name.as_str()) {
-            message.options = None;
-            message.field.iter_mut().for_each(|field| field.set_type(Type::Bytes));
+        for field in &mut message.field {
+            if fields.contains(&&*format!("{name}.{}", field.name())) {
+                field.set_type(Type::Bytes);
+                field.type_name = None;
+            }
         }
-        make_vectors(&mut message.nested_type, &name, entries);
+        keep_encoded(&mut message.nested_type, &name, fields);
     }
 }
 

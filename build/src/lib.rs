@@ -143,17 +143,16 @@ pub fn compile<N: AsRef<Path>>(folders: &[PathBuf], names: &[N]) -> Result<Descr
 /// - `comments`, the comments of their messages, fields, enums and values: a line for each, with its full name, a tab and the comment.
 #[doc(hidden)]
 pub fn protos(names: &[&str]) {
-    protos_with_vectors(names, &[]);
+    protos_with_encoded(names, &[]);
 }
 
-/// Generates files as [`protos`] does. The maps of strings whose entries are given by their full names,
-/// `package.Message.HeadersEntry`, become vectors of entries with keys and values of `Bytes`: decoding does not copy them. Entries are in
-/// the order of the wire, keys can repeat, and texts need not be UTF-8.
+/// Generates files as [`protos`] does. The messages in the fields `encoded`, given by their full names such as `package.Message.headers`,
+/// stay encoded in `Bytes`: decoding does not copy them. Entries of maps are in the order of the wire, and keys can repeat.
 #[doc(hidden)]
-pub fn protos_with_vectors(names: &[&str], entries: &[&str]) {
+pub fn protos_with_encoded(names: &[&str], encoded: &[&str]) {
     finish(|| {
         rerun_if_changed(&["build.rs".into()]);
-        Protos::open_with(names, entries)?.write(&Output::of_build_script()?)
+        Protos::open_with(names, encoded)?.write(&Output::of_build_script()?)
     });
 }
 

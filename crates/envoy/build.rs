@@ -14,6 +14,6 @@ fn main() {
         "envoy/type/v3/ratelimit_unit.proto",
         "envoy/type/v3/semantic_version.proto",
     ];
-    let headers = "envoy.service.auth.v3.AttributeContext.HttpRequest.HeadersEntry";
-    mixer_adapter_build::protos_with_vectors(&files, &[headers]);
+    let headers = "envoy.service.auth.v3.AttributeContext.HttpRequest.headers";
+    mixer_adapter_build::protos_with_encoded(&files, &[headers]);
 }

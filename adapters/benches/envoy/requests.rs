@@ -2,23 +2,26 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use mixer_adapter::{prost::Message, prost_types::Timestamp};
-use mixer_adapter_envoy::proto::envoy::{
-    config::core::v3::{Address, SocketAddress, address, socket_address::PortSpecifier},
-    data::accesslog::v3::{
-        AccessLogCommon, HttpAccessLogEntry, HttpRequestProperties, HttpResponseProperties,
-    },
-    extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
-    service::{
-        accesslog::v3::{
-            StreamAccessLogsMessage,
-            stream_access_logs_message::{HttpAccessLogEntries, LogEntries},
+use mixer_adapter_envoy::proto::{
+    envoy::{
+        config::core::v3::{Address, SocketAddress, address, socket_address::PortSpecifier},
+        data::accesslog::v3::{
+            AccessLogCommon, HttpAccessLogEntry, HttpRequestProperties, HttpResponseProperties,
         },
-        auth::v3::{
-            AttributeContext, CheckRequest,
-            attribute_context::{HttpRequest, Peer, Request},
+        extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
+        service::{
+            accesslog::v3::{
+                StreamAccessLogsMessage,
+                stream_access_logs_message::{HttpAccessLogEntries, LogEntries},
+            },
+            auth::v3::{
+                AttributeContext, CheckRequest,
+                attribute_context::{HttpRequest, Peer, Request},
+            },
+            ratelimit::v3::RateLimitRequest,
         },
-        ratelimit::v3::RateLimitRequest,
     },
+    header_entry,
 };
 
 const NOW: Timestamp = Timestamp { seconds: 1_790_000_000, nanos: 123_456_789 };
@@ -58,7 +61,7 @@ pub(super) fn check() -> CheckRequest {
     let http = HttpRequest {
         id: "1234567890123456789".to_owned(),
         method: text(":method"),
-        headers: HEADERS.map(Into::into).into(),
+        headers: HEADERS.map(|(name, value)| header_entry(name, value)).into(),
         path: text(":path"),
         host: text(":authority"),
         scheme: text(":scheme"),

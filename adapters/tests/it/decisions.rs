@@ -92,7 +92,7 @@ impl Envoy {
     fn try_check(&self, path: &str) -> Result<CheckResponse, tonic::Status> {
         let http = HttpRequest {
             path: path.to_owned(),
-            headers: vec![("x-user", "alice").into()],
+            headers: vec![mixer_adapter_envoy::proto::header_entry("x-user", "alice")],
             ..HttpRequest::default()
         };
         let request = Some(Request { time: None, http: Some(http) });

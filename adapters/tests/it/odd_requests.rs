@@ -178,7 +178,7 @@ async fn a_check_of_envoy_with_other_bytes_is_decided_by_its_rules() {
         let http = attribute_context::HttpRequest {
             method: "GET".to_owned(),
             path: path.to_owned(),
-            headers: vec![("user-agent", "~").into()],
+            headers: vec![mixer_adapter_envoy::proto::header_entry("user-agent", "~")],
             ..attribute_context::HttpRequest::default()
         };
         let context = AttributeContext {

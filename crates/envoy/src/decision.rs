@@ -42,8 +42,8 @@ pub(crate) enum Decision {
 pub(crate) struct Client<'r> {
     /// `None` for a connection.
     http: Option<&'r HttpRequest>,
-    /// Read on first use: few answers depend on them.
-    headers: OnceCell<RequestHeaders<'r>>,
+    /// Read on first use: few answers depend on them. `None` for a request that could not be checked because of them.
+    headers: OnceCell<Option<RequestHeaders<'r>>>,
 }
 
 impl<'r> Client<'r> {
@@ -57,7 +57,7 @@ impl<'r> Client<'r> {
 
     fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         let http = self.http?;
-        self.headers.get_or_init(|| RequestHeaders::of(http)).get(name)
+        self.headers.get_or_init(|| RequestHeaders::of(http).ok()).as_ref()?.get(name)
     }
 
     fn path(&self) -> &str {

@@ -137,15 +137,16 @@ fn metadata_of(metadata: Option<&Metadata>, filter: &str) -> bool {
 
 /// Whether a request has a body by its headers: without `with_request_body` its size is 0.
 fn declares_body(http: &HttpRequest) -> bool {
-    let headers = RequestHeaders::of(http);
-    headers.get("content-length").is_some_and(|length| length != "0")
-        || headers.get("transfer-encoding").is_some()
+    RequestHeaders::of(http).is_ok_and(|headers| {
+        headers.get("content-length").is_some_and(|length| length != "0")
+            || headers.get("transfer-encoding").is_some()
+    })
 }
 
 fn has_bearer(http: &HttpRequest) -> bool {
+    let is_bearer = |value: &str| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer "));
     RequestHeaders::of(http)
-        .get("authorization")
-        .is_some_and(|value| value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer ")))
+        .is_ok_and(|headers| headers.get("authorization").is_some_and(|value| is_bearer(&value)))
 }
 
 #[cfg(test)]
@@ -153,7 +154,10 @@ mod tests {
     use prost_types::{Struct, Value};
 
     use super::*;
-    use crate::proto::envoy::service::auth::v3::attribute_context::{Peer, Request};
+    use crate::proto::{
+        envoy::service::auth::v3::attribute_context::{Peer, Request},
+        header_entry,
+    };
 
     fn check(http: HttpRequest) -> AttributeContext {
         let request = Some(Request { time: None, http: Some(http) });
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn a_body_that_a_rule_reads_and_that_never_arrives_is_missing_until_it_does() {
         let settings = MissingSettings::default();
-        let headers = vec![("content-length", "3").into()];
+        let headers = vec![header_entry("content-length", "3")];
         let without = check(HttpRequest { headers, ..HttpRequest::default() });
         repeated(&settings, &without, "request.path");
         repeated(&settings, &check(HttpRequest::default()), "request.body");
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn a_token_that_was_sent_and_is_not_in_the_metadata_is_missing() {
         let settings = MissingSettings::default();
-        let headers = vec![("authorization", "Bearer x").into()];
+        let headers = vec![header_entry("authorization", "Bearer x")];
         let context = check(HttpRequest { headers, ..HttpRequest::default() });
         repeated(&settings, &context, "request.auth.principal");
         assert!(missing(&settings).contains("`metadata_context_namespaces`"));

@@ -5,10 +5,8 @@
 use std::sync::LazyLock;
 
 use mixer_adapter_core::framework::lossy_text;
-use prost::{DecodeError, Message, bytes::Bytes};
+use prost::{DecodeError, Message, bytes::Bytes, encoding};
 use prost_reflect::DescriptorPool;
-
-use envoy::service::auth::v3::attribute_context::http_request::HeadersEntry;
 
 include!(concat!(env!("OUT_DIR"), "/protos.rs"));
 
@@ -25,8 +23,10 @@ pub(crate) fn decode<M: Message + Default>(name: &str, encoded: impl Into<Bytes>
     lossy_text::decode(encoded.into(), || POOL.get_message_by_name(name))
 }
 
-impl<K: Into<Bytes>, V: Into<Bytes>> From<(K, V)> for HeadersEntry {
-    fn from((key, value): (K, V)) -> Self {
-        Self { key: key.into(), value: value.into() }
-    }
+/// Encodes an entry of the headers of a checked request.
+pub fn header_entry(name: impl Into<Bytes>, value: impl Into<Bytes>) -> Bytes {
+    let mut entry = Vec::new();
+    encoding::bytes::encode(1, &name.into(), &mut entry);
+    encoding::bytes::encode(2, &value.into(), &mut entry);
+    entry.into()
 }

@@ -6,10 +6,9 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use mixer_adapter_engine::attribute::StringMap;
 
-use crate::proto::envoy::{
-    config::core::v3::HeaderMap,
-    service::auth::v3::attribute_context::{HttpRequest, http_request::HeadersEntry},
-};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use crate::proto::envoy::{config::core::v3::HeaderMap, service::auth::v3::attribute_context::HttpRequest};
 
 /// Returns a value as upstreams read it.
 pub(crate) fn trimmed(value: &str) -> &str {
@@ -20,16 +19,21 @@ pub(crate) fn trimmed(value: &str) -> &str {
 #[derive(Debug)]
 pub(crate) enum RequestHeaders<'r> {
     /// The entries of the map `headers`. The last entry of a name counts.
-    Sent(&'r [HeadersEntry]),
+    Sent(Vec<(&'r [u8], &'r [u8])>),
     /// Headers that are sent without changes, joined like the others: by commas.
     Joined(BTreeMap<&'r str, String>),
 }
 
 impl<'r> RequestHeaders<'r> {
-    pub(crate) fn of(http: &'r HttpRequest) -> Self {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// An entry of the map cannot be decoded.
+    pub(crate) fn of(http: &'r HttpRequest) -> Result<Self, EntryError> {
         let Some(HeaderMap { headers }) = http.header_map.as_ref().filter(|map| !map.headers.is_empty())
         else {
-            return Self::Sent(&http.headers);
+            let entries = http.headers.iter().map(|entry| read_entry(entry));
+            return entries.collect::<Result<_, _>>().map(Self::Sent);
         };
         let mut joined: BTreeMap<&str, String> = BTreeMap::new();
         for header in headers {
@@ -43,14 +47,16 @@ impl<'r> RequestHeaders<'r> {
                 None => drop(joined.insert(&header.key, value.to_owned())),
             }
         }
-        Self::Joined(joined)
+        Ok(Self::Joined(joined))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         match self {
-            Self::Sent(headers) => {
-                headers.iter().rev().find(|header| header.key == name).map(|header| text(&header.value))
-            }
+            Self::Sent(headers) => headers
+                .iter()
+                .rev()
+                .find(|(known, _)| *known == name.as_bytes())
+                .map(|(_, value)| text(value)),
             Self::Joined(headers) => headers.get(name).map(|value| trimmed(value).into()),
         }
     }
@@ -63,9 +69,7 @@ impl<'r> RequestHeaders<'r> {
     /// Returns all headers.
     pub(crate) fn to_map(&self) -> StringMap {
         match self {
-            Self::Sent(headers) => {
-                headers.iter().map(|header| (text(&header.key), text(&header.value))).collect()
-            }
+            Self::Sent(headers) => headers.iter().map(|(name, value)| (text(name), text(value))).collect(),
             Self::Joined(headers) => headers.iter().map(|(name, value)| (*name, trimmed(value))).collect(),
         }
     }
@@ -77,4 +81,29 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
         Ok(text) => trimmed(text).into(),
         Err(_) => trimmed(&String::from_utf8_lossy(bytes)).to_owned().into(),
     }
+}
+
+/// An entry of the headers that cannot be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an entry of the headers is not valid")]
+pub(crate) struct EntryError;
+
+/// Reads the name and the value of an encoded entry without a copy.
+fn read_entry(mut encoded: &[u8]) -> Result<(&[u8], &[u8]), EntryError> {
+    let (mut name, mut value) = (&[][..], &[][..]);
+    while !encoded.is_empty() {
+        let (number, wire_type) = decode_key(&mut encoded).map_err(|_| EntryError)?;
+        let field = match (number, wire_type) {
+            (1, WireType::LengthDelimited) => &mut name,
+            (2, WireType::LengthDelimited) => &mut value,
+            _ => {
+                skip_field(wire_type, number, &mut encoded, DecodeContext::default())
+                    .map_err(|_| EntryError)?;
+                continue;
+            }
+        };
+        let length = decode_varint(&mut encoded).ok().and_then(|length| usize::try_from(length).ok());
+        (*field, encoded) = length.and_then(|length| encoded.split_at_checked(length)).ok_or(EntryError)?;
+    }
+    Ok((name, value))
 }

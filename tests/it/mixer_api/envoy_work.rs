@@ -27,6 +27,7 @@ use mixer_adapter_envoy::{
             ratelimit::v3::RateLimitRequest,
         },
     },
+    proto::header_entry,
 };
 use tokio::runtime::Runtime;
 use tonic::{body::Body, codegen::Service as _};
@@ -136,7 +137,10 @@ fn metadata(filters: usize, fields: usize) -> Metadata {
 fn maps_of_a_check() {
     let server = Server::start();
     server.requests("headers", |n| HttpRequest {
-        headers: texts::<BTreeMap<_, _>>(n).into_iter().map(Into::into).collect(),
+        headers: texts::<BTreeMap<String, String>>(n)
+            .into_iter()
+            .map(|(name, value)| header_entry(name, value))
+            .collect(),
         ..HttpRequest::default()
     });
     server.requests("header map", |n| {
@@ -149,7 +153,7 @@ fn maps_of_a_check() {
         HttpRequest { header_map: Some(HeaderMap { headers: vec![header; n] }), ..HttpRequest::default() }
     });
     server.requests("cookies", |n| HttpRequest {
-        headers: vec![("cookie", "a=b; ".repeat(n)).into()],
+        headers: vec![header_entry("cookie", "a=b; ".repeat(n))],
         ..HttpRequest::default()
     });
     server.requests("query parameters", |n| HttpRequest {

@@ -51,7 +51,9 @@ async fn authorize(server: &str, service: &'static str, method: &str) -> Result<
     let http = HttpRequest {
         method: "POST".to_owned(),
         path: method.to_owned(),
-        headers: headers.map(|(name, value)| (name, value.to_owned()).into()).into(),
+        headers: headers
+            .map(|(name, value)| mixer_adapter_envoy::proto::header_entry(name, value.to_owned()))
+            .into(),
         protocol: "HTTP/2".to_owned(),
         ..HttpRequest::default()
     };

@@ -175,10 +175,12 @@ fn a_message_that_cannot_be_read_is_an_error_and_never_a_decision() {
 #[test]
 fn headers_are_read_up_to_the_limit_of_a_message_and_decided_by_the_rules_however_many() {
     let serving = Serving::start();
-    let headers = vec![("x-large", "a".repeat(8 << 20)).into()];
+    let headers = vec![mixer_adapter_envoy::proto::header_entry("x-large", "a".repeat(8 << 20))];
     let large = serving.call(CHECK, check(HttpRequest { headers, ..HttpRequest::default() })).unwrap_err();
     assert_eq!(large.code(), Code::ResourceExhausted, "{large}");
-    let headers = (0..100_000).map(|number| (format!("x-{number}"), "a").into()).collect();
+    let headers = (0..100_000)
+        .map(|number| mixer_adapter_envoy::proto::header_entry(format!("x-{number}"), "a"))
+        .collect();
     let many = HttpRequest { headers, path: "/admin".to_owned(), ..HttpRequest::default() };
     let denied = serving.call(CHECK, check(many)).unwrap();
     assert_eq!(denied.status.unwrap().code, Code::PermissionDenied as i32);

@@ -247,7 +247,7 @@ fn answer(path: &str, denies: bool) -> Vec<u8> {
 fn in_order(mut request: CheckRequest) -> CheckRequest {
     let context = request.attributes.as_mut().and_then(|attributes| attributes.request.as_mut());
     if let Some(http) = context.and_then(|request| request.http.as_mut()) {
-        http.headers.sort_by(|one, other| one.key.cmp(&other.key));
+        http.headers.sort();
     }
     request
 }

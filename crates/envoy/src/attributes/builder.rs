@@ -4,7 +4,10 @@ use mixer_adapter_core::value::ValueType;
 use mixer_adapter_engine::attribute::{AttributeValue, Bag, parse_declared};
 
 use super::host::HostError;
-use crate::proto::envoy::config::core::v3::{Address, address, socket_address};
+use crate::{
+    proto::envoy::config::core::v3::{Address, address, socket_address},
+    request_headers::EntryError,
+};
 
 /// Collects the attributes of a request.
 pub(super) struct AttributeBuilder {
@@ -25,6 +28,8 @@ pub(crate) enum AttributeError {
     },
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error(transparent)]
+    Header(#[from] EntryError),
 }
 
 impl AttributeBuilder {

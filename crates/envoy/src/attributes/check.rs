@@ -26,7 +26,7 @@ const PARTIAL_BODY: &str = "x-envoy-auth-partial-body";
 /// Adds the attributes of a request or a connection to a bag.
 ///
 /// # Errors
-/// A configured value is not of the type of its attribute, or the host is not valid.
+/// A configured value is not of the type of its attribute, the host is not valid, or a header cannot be decoded.
 pub(crate) fn check_attributes(
     context: &AttributeContext,
     bag: Bag,
@@ -44,7 +44,8 @@ pub(crate) fn check_attributes(
     attributes.set_some("request.time", time);
     let host = match context.request.as_ref().and_then(|request| request.http.as_ref()) {
         Some(http) => {
-            set_request(&mut attributes, http, context.source.as_ref(), options);
+            let headers = RequestHeaders::of(http)?;
+            set_request(&mut attributes, http, &headers, context.source.as_ref(), options);
             trimmed(&http.host)
         }
         None => {
@@ -94,10 +95,10 @@ fn set_labels(attributes: &mut AttributeBuilder, name: &str, labels: &BTreeMap<S
 fn set_request(
     attributes: &mut AttributeBuilder,
     http: &HttpRequest,
+    headers: &RequestHeaders<'_>,
     source: Option<&Peer>,
     options: &MappingOptions,
 ) {
-    let headers = RequestHeaders::of(http);
     attributes.set_with("request.id", || {
         headers.filled("x-request-id").or(Some((&*http.id).into())).filter(|id| !id.is_empty())
     });
@@ -112,7 +113,7 @@ fn set_request(
         },
         |name| headers.get(name),
     );
-    attributes.set_with("request.size", || body_size(http, &headers));
+    attributes.set_with("request.size", || body_size(http, headers));
     attributes.set_with("request.body", || match http.body.as_str() {
         "" => std::str::from_utf8(&http.raw_body).ok().filter(|body| !body.is_empty()),
         body => Some(body),

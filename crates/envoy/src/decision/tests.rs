@@ -10,6 +10,7 @@ use crate::proto::envoy::{
     config::core::v3::{HeaderMap, HeaderValue},
     service::auth::v3::{CheckResponse, check_response::HttpResponse},
 };
+use crate::proto::header_entry;
 
 use super::{
     Operation::{Append, Remove, Replace},
@@ -88,7 +89,7 @@ fn operations_of(operations: &[(&str, Operation, &str)]) -> Vec<HeaderOperation>
 }
 
 fn request(headers: &[(&str, &str)]) -> HttpRequest {
-    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()).into());
+    let headers = headers.iter().map(|(name, value)| header_entry((*name).to_owned(), (*value).to_owned()));
     HttpRequest { headers: headers.collect(), ..HttpRequest::default() }
 }
 

@@ -5,6 +5,7 @@ mod request;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mixer_adapter_engine::attribute::{AttributeValue, Bag, UsedSlots};
 use prost_types::{ListValue, Struct, Timestamp, Value, value::Kind};
 
@@ -16,9 +17,10 @@ use crate::{
         config::core::v3::{HeaderMap, HeaderValue, Metadata},
         service::auth::v3::{
             AttributeContext,
-            attribute_context::{HttpRequest, Peer, Request, TlsSession, http_request::HeadersEntry},
+            attribute_context::{HttpRequest, Peer, Request, TlsSession},
         },
     },
+    proto::header_entry,
 };
 
 fn mapped(context: &AttributeContext, options: &MappingOptions) -> Result<Attributes, AttributeError> {
@@ -38,8 +40,8 @@ fn http(http: HttpRequest) -> AttributeContext {
     AttributeContext { request: Some(request), ..AttributeContext::default() }
 }
 
-fn entries(headers: &[(&str, &str)]) -> Vec<HeadersEntry> {
-    texts(headers).into_iter().map(HeadersEntry::from).collect()
+fn entries(headers: &[(&str, &str)]) -> Vec<Bytes> {
+    headers.iter().map(|(name, value)| header_entry((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 fn with_headers(headers: &[(&str, &str)]) -> HttpRequest {

@@ -349,14 +349,30 @@ fn a_request_of_an_invalid_host_has_no_attributes() {
 }
 
 #[test]
+fn a_check_with_a_header_that_cannot_be_decoded_fails() {
+    let with = |entry: &'static [u8]| {
+        let headers = vec![header_entry("x-a", "1"), entry.into()];
+        mapped(&http(HttpRequest { headers, ..HttpRequest::default() }), &MappingOptions::default())
+    };
+    for entry in
+        [&b"\x0a\x05x-b"[..], b"\x0a", b"\x12\xff", b"\x0f", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x"]
+    {
+        assert!(with(entry).is_err(), "{entry:?}");
+    }
+    // As in any message, the last of several fields counts, and unknown ones are ignored.
+    let attributes = with(b"\x0a\x01y\x1a\x01?\x12\x01v\x0a\x03x-b\x20\x07").unwrap();
+    assert_eq!(attributes["request.headers"].to_string(), "stringmap[x-a:1 x-b:v]");
+}
+
+#[test]
 fn the_last_entry_of_a_header_counts_and_other_bytes_than_utf_8_are_replaced() {
-    let entries =
-        |value: &'static [u8]| vec![("x-a", "1").into(), ("x-b", value).into(), ("x-a", "2").into()];
+    let entries = |value: &'static [u8]| {
+        vec![header_entry("x-a", "1"), header_entry("x-b", value), header_entry("x-a", "2")]
+    };
     for (value, text) in [(&b"b"[..], "b"), (b"\xff/b", "\u{fffd}/b")] {
         let context = http(HttpRequest { headers: entries(value), ..HttpRequest::default() });
         assert_has(&context, &[("request.headers", [("x-a", "2"), ("x-b", text)].into())], &[]);
     }
-    let headers = vec![("x-request-id", "1").into(), ("x-request-id", "2").into()];
-    let context = http(HttpRequest { headers, ..HttpRequest::default() });
+    let context = http(with_headers(&[("x-request-id", "1"), ("x-request-id", "2")]));
     assert_has(&context, &[("request.id", "2".into())], &[]);
 }
