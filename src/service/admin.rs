@@ -169,6 +169,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     write_timeout: Duration::from_secs(30),
     max_age: None,
     grace: Duration::from_millis(200),
+    long_answers: true,
 };
 
 /// The maximum size of the body of a request in bytes.

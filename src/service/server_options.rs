@@ -73,6 +73,7 @@ impl ServerOptions {
             write_timeout: self.write_timeout,
             max_age: self.max_connection_age,
             grace: self.grace * 3 / 4,
+            long_answers: false,
         }
     }
 }

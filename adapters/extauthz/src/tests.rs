@@ -218,7 +218,7 @@ async fn a_grpc_service_receives_the_values_of_the_instance() {
     assert_eq!(attributes.context_extensions, texts(&[("groups", "admin"), ("tenant", "shop")]));
     let http = attributes.request.unwrap().http.unwrap();
     assert_eq!((&*http.method, &*http.path, &*http.host), ("PUT", "/todos?done=1", "todo.example.com"));
-    assert_eq!(http.headers, [("authorization", "Bearer x").into()]);
+    assert_eq!(http.headers, [mixer_adapter_envoy::proto::header_entry("authorization", "Bearer x")]);
     assert_eq!((&*http.body, http.size), ("a=ü", 4));
     assert_eq!((&*http.scheme, &*http.protocol, &*http.id), ("https", "HTTP/2", "7"));
 }

@@ -39,6 +39,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     // Prometheus reconnects.
     max_age: Some(Duration::from_secs(300)),
     grace: Duration::ZERO,
+    long_answers: true,
 };
 
 /// A running server; it stops when this is dropped.

@@ -68,6 +68,8 @@ pub struct ConnectionLimits {
     pub max_age: Option<Duration>,
     /// How long requests in flight may take to finish on a connection that is drained.
     pub grace: Duration,
+    /// Whether most answers have more than 1 KiB. Others are copied, and written with those of other requests.
+    pub long_answers: bool,
 }
 
 /// An accepted connection, as the services on it see it.
@@ -158,7 +160,7 @@ pub(crate) async fn serve_stream(
     }
     let turn = Turn::default();
     let http = limits.protocol.builder(turn.clone(), state.max_begun());
-    let stream = TokioIo::new(FrameLimitStream::new(turn.stream(stream), state.clone()));
+    let stream = TokioIo::new(FrameLimitStream::new(turn.stream(stream), state.clone(), limits.long_answers));
     let connection = http.serve_connection(stream, TowerToHyperService::new(service));
     let served = async {
         let mut connection = pin!(connection);

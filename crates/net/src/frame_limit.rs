@@ -45,6 +45,8 @@ pub(crate) struct FrameLimitStream<S> {
     output: FramePosition,
     control: ControlFrames,
     connection: Arc<ConnectionState>,
+    /// See [`ConnectionLimits::long_answers`](crate::ConnectionLimits::long_answers).
+    long_answers: bool,
 }
 
 /// Where in the input of a connection its next byte is.
@@ -96,9 +98,15 @@ fn permits(rate: &mut Bucket) -> bool {
 }
 
 impl<S> FrameLimitStream<S> {
-    pub(crate) fn new(stream: TurnStream<S>, connection: Arc<ConnectionState>) -> Self {
-        let control = ControlFrames { permitted: 0, rate: Bucket::new(CONTROL_RATE) };
-        Self { stream, input: Input::Preface(0), output: FramePosition::default(), control, connection }
+    pub(crate) fn new(stream: TurnStream<S>, connection: Arc<ConnectionState>, long_answers: bool) -> Self {
+        Self {
+            stream,
+            input: Input::Preface(0),
+            output: FramePosition::default(),
+            control: ControlFrames { permitted: 0, rate: Bucket::new(CONTROL_RATE) },
+            connection,
+            long_answers,
+        }
     }
 
     /// Notes bytes that were sent.
@@ -217,7 +225,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FrameLimitStream<S> {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.inner.is_write_vectored()
+        // h2 writes frames of 256 bytes or more by themselves to a stream with vectored writes, and to others those of 1 KiB or more.
+        self.long_answers && self.stream.inner.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -256,7 +265,7 @@ mod tests {
             let connection = ConnectionState::detached();
             let turn = Turn::default();
             let peer = turn.stream(tokio::io::join(sent, tokio::io::sink()));
-            let mut stream = FrameLimitStream::new(peer, connection.clone());
+            let mut stream = FrameLimitStream::new(peer, connection.clone(), false);
             let (mut length, mut buffer) = (0, vec![0; piece]);
             let reading = async {
                 while let Ok(read @ 1..) = stream.read(&mut buffer).await {
@@ -305,7 +314,7 @@ mod tests {
             let sent = [&PREFACE[..], &pings].concat();
             let turn = Turn::default();
             let peer = turn.stream(tokio::io::join(&sent[..], tokio::io::sink()));
-            let mut stream = FrameLimitStream::new(peer, ConnectionState::detached());
+            let mut stream = FrameLimitStream::new(peer, ConnectionState::detached(), false);
             let answering = async {
                 stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
                 stream.write_all(&frame(DATA, b"data").repeat(answers)).await.unwrap();

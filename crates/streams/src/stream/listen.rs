@@ -59,6 +59,7 @@ fn connection_limits(keepalive: Keepalive) -> ConnectionLimits {
         write_timeout: Duration::from_secs(30),
         max_age: None,
         grace: Duration::from_millis(500),
+        long_answers: true,
     }
 }
 

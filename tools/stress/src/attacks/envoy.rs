@@ -2,16 +2,19 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use mixer_adapter_envoy::proto::envoy::{
-    extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
-    service::{
-        accesslog::v3::{StreamAccessLogsMessage, stream_access_logs_message::Identifier},
-        auth::v3::{
-            AttributeContext, CheckRequest, CheckResponse,
-            attribute_context::{HttpRequest, Request},
+use mixer_adapter_envoy::proto::{
+    envoy::{
+        extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry},
+        service::{
+            accesslog::v3::{StreamAccessLogsMessage, stream_access_logs_message::Identifier},
+            auth::v3::{
+                AttributeContext, CheckRequest, CheckResponse,
+                attribute_context::{HttpRequest, Request},
+            },
+            ratelimit::v3::{RateLimitRequest, RateLimitResponse},
         },
-        ratelimit::v3::{RateLimitRequest, RateLimitResponse},
     },
+    header_entry,
 };
 use prost::Message as _;
 
@@ -105,7 +108,7 @@ pub(super) async fn large_headers(addresses: Addresses, sent: &mut u64) -> anyho
 
 /// A check with headers of a kilobyte each; `kilobytes` is their number.
 fn check_with_headers(kilobytes: usize) -> Bytes {
-    let headers = (0..kilobytes).map(|index| (format!("x-{index}"), "v".repeat(1_000)).into()).collect();
+    let headers = (0..kilobytes).map(|index| header_entry(format!("x-{index}"), "v".repeat(1_000))).collect();
     let http = HttpRequest { path: "/".to_owned(), headers, ..HttpRequest::default() };
     let request = Some(Request { http: Some(http), ..Request::default() });
     let attributes = Some(AttributeContext { request, ..AttributeContext::default() });
