@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
     let services = &*SERVICES;
     engine::RUNTIME.block_on(async {
         if let Ok(request) = CheckRequest::decode(bytes)
-            && let Ok(response) = services.check(request, Caller::default()).await
+            && let Ok(response) = services.check(&request, &Caller::default()).await
         {
             assert!(response.status.is_some() && response.http_response.is_some());
         }

@@ -31,20 +31,20 @@ pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
 
 async fn validate(
     host: Arc<Host>,
-    request: ValidateRequest,
+    request: Box<ValidateRequest>,
     caller: Caller,
 ) -> Result<ValidateResponse, tonic::Status> {
-    let ValidateRequest { adapter_config, inferred_types } = request;
+    let ValidateRequest { adapter_config, inferred_types } = *request;
     let outcome = host.validate(NewSession { adapter_config, inferred_types }, &caller).await;
     Ok(ValidateResponse { status: Some(status(outcome.err())) })
 }
 
 async fn create(
     host: Arc<Host>,
-    request: CreateSessionRequest,
+    request: Box<CreateSessionRequest>,
     caller: Caller,
 ) -> Result<CreateSessionResponse, tonic::Status> {
-    let CreateSessionRequest { adapter_config, inferred_types } = request;
+    let CreateSessionRequest { adapter_config, inferred_types } = *request;
     let (session_id, error) =
         match host.create_session(NewSession { adapter_config, inferred_types }, &caller).await {
             Ok(id) => (id.to_string(), None),
@@ -55,7 +55,7 @@ async fn create(
 
 async fn close(
     host: Arc<Host>,
-    request: CloseSessionRequest,
+    request: Box<CloseSessionRequest>,
     caller: Caller,
 ) -> Result<CloseSessionResponse, tonic::Status> {
     let outcome = host.close_session(&request.session_id, &caller).await;

@@ -39,9 +39,12 @@ impl Server {
     #[must_use]
     pub fn envoy(mut self, services: Arc<Services>) -> Self {
         let check =
-            rpc(&services, |services, request, caller| async move { services.check(request, caller).await });
+            rpc(
+                &services,
+                |services, request, caller| async move { services.check(&request, &caller).await },
+            );
         let limit = rpc(&services, |services, request, caller| async move {
-            services.should_rate_limit(request, caller).await
+            services.should_rate_limit(*request, caller).await
         });
         let access_log = AccessLogServer::new(services.clone());
         let (stopped, watched) = (services.clone(), services.clone());

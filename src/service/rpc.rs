@@ -62,7 +62,7 @@ static REQUESTS: LazyLock<DescriptorPool> = LazyLock::new(|| {
 /// Makes a method of a function of a service from message to message. Text in requests need not be UTF-8.
 pub(super) fn rpc<S, Request, Response, Answer>(
     service: &Arc<S>,
-    method: fn(Arc<S>, Request, Caller) -> Answer,
+    method: fn(Arc<S>, Box<Request>, Caller) -> Answer,
 ) -> Rpc
 where
     S: Send + Sync + 'static,
@@ -77,7 +77,7 @@ where
 pub(super) fn limited_rpc<S, Request, Response, Answer>(
     service: &Arc<S>,
     admit: impl Fn(&S, &[u8]) -> Result<(), Status> + Send + Sync + 'static,
-    method: fn(Arc<S>, Request, Caller) -> Answer,
+    method: fn(Arc<S>, Box<Request>, Caller) -> Answer,
 ) -> Rpc
 where
     S: Send + Sync + 'static,
@@ -91,7 +91,8 @@ where
         Box::pin(async move {
             admitted?;
             let request = lossy_text::decode(request, || REQUESTS.get_message_by_name(&Request::full_name()));
-            let request = request.map_err(|error: DecodeError| {
+            // In a box: it passes through several functions.
+            let request: Box<Request> = request.map_err(|error: DecodeError| {
                 Status::invalid_argument(format!("the request cannot be decoded: {error}"))
             })?;
             Ok(method(service, request, caller).await?.into_reply())

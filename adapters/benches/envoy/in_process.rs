@@ -62,7 +62,7 @@ pub(super) fn run(kind: &str, calls: usize) {
 
 async fn check(services: &Services, message: &Bytes) -> Result<Bytes, Status> {
     let request = CheckRequest::decode(message.clone()).expect("a check");
-    Ok(frame(&services.check(request, Caller::default()).await?))
+    Ok(frame(&services.check(&request, &Caller::default()).await?))
 }
 
 async fn limit(services: &Services, message: &[u8]) -> Result<Bytes, Status> {

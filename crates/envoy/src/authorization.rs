@@ -40,17 +40,21 @@ impl Services {
     ///
     /// # Errors
     /// UNAVAILABLE if it could not be checked, unless [`FailureAnswer`](crate::FailureAnswer) is another one.
-    pub async fn check(&self, request: CheckRequest, caller: Caller) -> Result<AuthorizationAnswer, Status> {
+    pub async fn check(
+        &self,
+        request: &CheckRequest,
+        caller: &Caller,
+    ) -> Result<AuthorizationAnswer, Status> {
         let (start, decision_id) = (Instant::now(), self.ids.next());
         let mut origin = Origin::default();
         let logged = self.mixer.decision_log().begin(Api::Envoy, Some(&decision_id));
-        let decision = self.decide(&request, &caller, logged.as_ref(), &mut origin).await;
+        let decision = self.decide(request, caller, logged.as_ref(), &mut origin).await;
         let outcome = match &decision {
             Decision::Allow(_) => CheckOutcome::Allowed,
             Decision::Deny(..) => CheckOutcome::Denied,
             Decision::Fail(_) => CheckOutcome::Failed,
         };
-        log_failures(&decision_id, &caller, &decision, &origin.details);
+        log_failures(&decision_id, caller, &decision, &origin.details);
         let outcome_name = CheckOutcome::NAMES[outcome as usize];
         tracing::debug!(decision_id, outcome = outcome_name, rules = ?origin.details.rules, "a request was checked");
         if let Some(logged) = logged {

@@ -33,9 +33,13 @@ pub(super) fn methods(mixer: &Arc<Mixer>) -> [(&'static str, Rpc); 2] {
     ]
 }
 
-async fn check(mixer: Arc<Mixer>, request: CheckRequest, caller: Caller) -> Result<CheckExplanation, Status> {
+async fn check(
+    mixer: Arc<Mixer>,
+    request: Box<CheckRequest>,
+    caller: Caller,
+) -> Result<CheckExplanation, Status> {
     let trace = new_trace(&caller)?;
-    let (answer, trace) = mixer::trace_check(&mixer, request, caller, trace).await;
+    let (answer, trace) = mixer::trace_check(&mixer, *request, caller, trace).await;
     let (response, error) = match answer {
         Ok(response) => (Some(response), None),
         Err(status) => (None, Some(proto_status(&status))),
@@ -45,11 +49,11 @@ async fn check(mixer: Arc<Mixer>, request: CheckRequest, caller: Caller) -> Resu
 
 async fn report(
     mixer: Arc<Mixer>,
-    request: ReportRequest,
+    request: Box<ReportRequest>,
     caller: Caller,
 ) -> Result<ReportExplanation, Status> {
     let trace = new_trace(&caller)?;
-    let (answer, trace) = mixer::trace_report(&mixer, request, caller, trace).await;
+    let (answer, trace) = mixer::trace_report(&mixer, *request, caller, trace).await;
     Ok(ReportExplanation { error: answer.err().map(|status| proto_status(&status)), trace: json(&trace)? })
 }
 

@@ -104,22 +104,22 @@ const DECISION_ID: HeaderName = HeaderName::from_static("mixer-adapter-decision-
 /// Answers a Check. If decisions are logged, the metadata of the answer has the id.
 async fn decide(
     mixer: Arc<Mixer>,
-    asked: CheckRequest,
+    asked: Box<CheckRequest>,
     caller: Caller,
 ) -> Result<WithMetadata<CheckResponse>, Status> {
     let logged = mixer.decision_log().begin(Api::Mixer, None);
-    let answer = counted_check(&mixer, asked, caller, logged.as_ref(), None).await;
+    let answer = counted_check(&mixer, &asked, &caller, logged.as_ref(), None).await;
     with_id(answer, logged.as_ref())
 }
 
 /// Answers a Report. If decisions are logged, the metadata of the answer has the id.
 async fn record(
     mixer: Arc<Mixer>,
-    asked: ReportRequest,
+    asked: Box<ReportRequest>,
     caller: Caller,
 ) -> Result<WithMetadata<ReportResponse>, Status> {
     let logged = mixer.decision_log().begin(Api::Mixer, None);
-    let answer = counted_report(&mixer, asked, caller, logged.as_ref(), None).await;
+    let answer = counted_report(&mixer, *asked, caller, logged.as_ref(), None).await;
     with_id(answer, logged.as_ref())
 }
 
@@ -140,7 +140,7 @@ fn with_id<M>(answer: Result<M, Status>, logged: Option<&LoggedCall<'_>>) -> Res
 
 /// Answers a Check.
 pub async fn check(mixer: &Mixer, asked: CheckRequest, caller: Caller) -> Result<CheckResponse, Status> {
-    counted_check(mixer, asked, caller, None, None).await
+    counted_check(mixer, &asked, &caller, None, None).await
 }
 
 /// Answers a Check, and adds the steps to the answer to a trace.
@@ -150,20 +150,20 @@ pub(crate) async fn trace_check(
     caller: Caller,
     mut trace: Trace,
 ) -> (Result<CheckResponse, Status>, Trace) {
-    let answer = counted_check(mixer, asked, caller, None, Some(&mut trace)).await;
+    let answer = counted_check(mixer, &asked, &caller, None, Some(&mut trace)).await;
     (answer, trace)
 }
 
 async fn counted_check(
     mixer: &Mixer,
-    asked: CheckRequest,
-    caller: Caller,
+    asked: &CheckRequest,
+    caller: &Caller,
     logged: Option<&LoggedCall<'_>>,
     trace: Option<&mut Trace>,
 ) -> Result<CheckResponse, Status> {
     let start = Instant::now();
     let mut basis = Basis::default();
-    let answer = traced_check(mixer, &asked, &caller, logged, &mut basis, trace).await;
+    let answer = traced_check(mixer, asked, caller, logged, &mut basis, trace).await;
     let code = answer.as_ref().map(|response| Some(response.precondition.as_ref()?.status.as_ref()?.code));
     let outcome = match code {
         Ok(Some(0)) => CheckOutcome::Allowed,
@@ -177,9 +177,9 @@ async fn counted_check(
         "a request was checked"
     );
     if let Some(logged) = logged.filter(|logged| logged.is_logged()) {
-        log_check(logged, outcome, &asked, &answer, &caller, &basis);
+        log_check(logged, outcome, asked, &answer, caller, &basis);
     }
-    answer.inspect_err(|status| log_failed(&caller, status, "check failed"))
+    answer.inspect_err(|status| log_failed(caller, status, "check failed"))
 }
 
 /// The basis of a decision, for the decision log.

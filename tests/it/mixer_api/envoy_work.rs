@@ -51,7 +51,7 @@ impl Server {
     fn checks(&self, name: &str, attributes: impl Fn(usize) -> AttributeContext) {
         assert_linear(name, |n| {
             let request = received(&CheckRequest { attributes: Some(attributes(n)) });
-            drop(self.runtime.block_on(self.services.check(request, Caller::default())));
+            drop(self.runtime.block_on(self.services.check(&request, &Caller::default())));
         });
     }
 

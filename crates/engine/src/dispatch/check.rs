@@ -16,7 +16,7 @@ use super::{
     DispatchError, FailureTexts, Request,
     calls::{CompletedCall, for_each_call},
     direct_response::{header_operations, take_metadata, undecodable},
-    evaluator::Evaluator,
+    evaluator::{Conditions, Evaluator},
     max_wait,
     merge::{DEFAULT_DURATION, DEFAULT_USES, MergedResult},
 };
@@ -77,7 +77,9 @@ impl Request<'_> {
     pub(super) async fn evaluate(&mut self) -> Result<CheckAnswer, DispatchError> {
         let generated = self.begin(Phase::Check).await;
         let evaluator = generated.map_err(|error| error.within("preprocessing attributes failed"))?;
-        let answer = Check::new(evaluator).run().await;
+        let mut check = Check::new(evaluator);
+        let called = check.call_handlers().await;
+        let answer = called.and_then(|conditions| check.answer(conditions));
         answer.map_err(|error| error.within("performing check operation failed"))
     }
 }
@@ -97,11 +99,11 @@ impl<'r, 's> Check<'r, 's> {
         }
     }
 
-    /// Sends every instance of every matching rule and merges the results.
-    async fn run(mut self) -> Result<CheckAnswer, DispatchError> {
+    /// Sends every instance of every matching rule, merges the results, and returns the conditions of the rules.
+    async fn call_handlers(&mut self) -> Result<Vec<Conditions<'s>>, DispatchError> {
         let context = self.evaluator.context;
         let table = &context.snapshot.checks;
-        let mut plan = self.evaluator.plan(table, |_, _| true)?;
+        let plan = self.evaluator.plan(table, |_, _| true)?;
         let (operating, operations) = table.with_operations(self.evaluator.namespace);
         self.operating = operating;
         self.evaluator.add_calls(&plan);
@@ -118,11 +120,18 @@ impl<'r, 's> Check<'r, 's> {
             let failure = self.evaluator.cancelled(cancelled);
             self.evaluator.failures.push(failure);
         }
+        Ok(plan.conditions)
+    }
+
+    /// Applies the failure policy and the operations of rules on headers.
+    fn answer(mut self, mut conditions: Vec<Conditions<'s>>) -> Result<CheckAnswer, DispatchError> {
+        let context = self.evaluator.context;
+        let (operating, operations) = context.snapshot.checks.with_operations(self.evaluator.namespace);
         let metadata = self.encode_metadata();
         let hidden = self.apply_policy()?;
         if !self.merged.is_denied() {
             let mut directive = self.operations_of_adapters();
-            if let Some(conditions) = plan.conditions.get_mut(operating) {
+            if let Some(conditions) = conditions.get_mut(operating) {
                 self.header_operations(operations, conditions, &mut directive);
                 self.apply_policy()?;
             }

@@ -41,7 +41,7 @@ fn is_allowed(response: &AuthorizationAnswer) -> bool {
 #[tokio::test]
 async fn without_a_configuration_nothing_is_decided() {
     let services = services(None);
-    let error = services.check(check_of("/"), Caller::default()).await.unwrap_err();
+    let error = services.check(&check_of("/"), &Caller::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
     let error = services.should_rate_limit(RateLimitRequest::default(), Caller::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "there is no configuration yet"));
@@ -53,13 +53,14 @@ async fn right_after_the_start_a_check_waits_for_the_first_configuration_until_i
     let services = Services::new(mixer.clone(), Options::default(), &Handle::current());
     let in_a_second =
         || Caller { deadline: Some(Instant::now() + Duration::from_secs(1)), ..Caller::default() };
-    let error = services.check(check_of("/"), in_a_second()).await.unwrap_err();
+    let error = services.check(&check_of("/"), &in_a_second()).await.unwrap_err();
     assert_eq!(error.message(), "there is no configuration yet");
     let configured = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         mixer.replace(Snapshot::empty());
     };
-    let (response, ()) = tokio::join!(services.check(check_of("/"), in_a_second()), configured);
+    let (check, caller) = (check_of("/"), in_a_second());
+    let (response, ()) = tokio::join!(services.check(&check, &caller), configured);
     assert!(is_allowed(&response.unwrap()));
 }
 
@@ -69,7 +70,7 @@ async fn a_configuration_that_never_comes_is_not_waited_for_by_every_check() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let before = Instant::now();
     let deadline = Some(before + Duration::from_secs(1));
-    let error = services.check(check_of("/"), Caller { deadline, ..Caller::default() }).await.unwrap_err();
+    let error = services.check(&check_of("/"), &Caller { deadline, ..Caller::default() }).await.unwrap_err();
     assert_eq!((error.message(), Instant::now()), ("there is no configuration yet", before));
 }
 
@@ -84,10 +85,10 @@ async fn an_empty_check_is_a_failure_and_not_an_allowed_connection() {
     ];
     for attributes in contexts.map(Some).into_iter().chain([None]) {
         let check = CheckRequest { attributes };
-        let error = services.check(check, Caller::default()).await.unwrap_err();
+        let error = services.check(&check, &Caller::default()).await.unwrap_err();
         assert_eq!((error.code(), error.message()), (GrpcCode::Unavailable, "the check has no attributes"));
     }
-    assert!(is_allowed(&services.check(check_of("/"), Caller::default()).await.unwrap()));
+    assert!(is_allowed(&services.check(&check_of("/"), &Caller::default()).await.unwrap()));
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn each_decision_has_an_id_of_its_own() {
     let services = services(Some(Snapshot::empty()));
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let metadata = services.check(check_of("/"), Caller::default()).await.unwrap().dynamic_metadata;
+        let metadata = services.check(&check_of("/"), &Caller::default()).await.unwrap().dynamic_metadata;
         ids.push(format!("{metadata:?}"));
     }
     ids.dedup();

@@ -79,7 +79,7 @@ spec: {template: listentry, params: {value: source.name}}
         let request = Some(Request { time: None, http: Some(http) });
         let check =
             CheckRequest { attributes: Some(AttributeContext { request, ..AttributeContext::default() }) };
-        let answer = services.check(check, Caller { deadline: Some(deadline), ..Caller::default() }).await;
+        let answer = services.check(&check, &Caller { deadline: Some(deadline), ..Caller::default() }).await;
         if !matches!(order, Order::FailingOnly) {
             assert!(Instant::now() < deadline, "Envoy has given up");
         }
