@@ -245,10 +245,10 @@ pub(crate) fn exported_span(span: &Span) -> Option<TraceParent> {
 }
 
 /// Runs a call of a service in its span, whose parent is the caller's.
-pub(crate) async fn in_span<T>(
+pub(crate) async fn in_span<T, F: Future<Output = Result<T, Status>>>(
     path: &str,
     caller: Option<TraceParent>,
-    call: impl Future<Output = Result<T, Status>>,
+    call: impl FnOnce() -> F,
 ) -> Result<T, Status> {
     let span = tracing::debug_span!(
         target: "mixer_adapter::rpc",
@@ -259,7 +259,7 @@ pub(crate) async fn in_span<T>(
         rpc.grpc.status_code = Empty,
     );
     if span.is_disabled() {
-        return call.await;
+        return call().await;
     }
     if let Some(caller) = caller {
         with_open_span(&span, |open| {
@@ -267,7 +267,8 @@ pub(crate) async fn in_span<T>(
             open.is_sampled = caller.is_sampled();
         });
     }
-    let answer = call.instrument(span.clone()).await;
+    // In a box, so that the future of other calls is not larger.
+    let answer = Box::pin(call().instrument(span.clone())).await;
     let code = answer.as_ref().map_or_else(|status| status.code() as i32, |_| 0);
     span.record("rpc.grpc.status_code", code);
     answer

@@ -101,7 +101,7 @@ impl Methods for HostMethods {
         let caller = if self.is_mounted { caller.of_other_server() } else { caller };
         let (HostMethod::Template { path, .. } | HostMethod::Rpc { path, .. }) = method;
         let trace = caller.trace;
-        crate::otlp::in_span(path, trace, self.answer(method, message, caller)).await
+        crate::otlp::in_span(path, trace, || self.answer(method, message, caller)).await
     }
 }
 

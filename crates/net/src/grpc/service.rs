@@ -10,7 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::AUTHORIZATION};
+use http::{
+    HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::AUTHORIZATION, request::Parts,
+};
 use http_body::Body;
 use http_body_util::Either;
 use tokio::{
@@ -249,50 +251,43 @@ where
             memory: Some(CallMemory::new(call.clone())),
             ..Caller::default()
         };
+        // Before the future, which would hold the head otherwise: it is moved.
+        let (head, body) = request.into_parts();
+        let caller = match shared.complete(caller, head) {
+            Ok(caller) => caller,
+            Err(refusal) => {
+                return Box::pin(async move {
+                    drop(begun);
+                    Ok(refusal.map(Either::Left))
+                });
+            }
+        };
         Box::pin(async move {
             drop(begun);
             let _guard = guard;
-            let answer = shared.answer(method, request, call, caller).await;
-            Ok(answer.unwrap_or_else(|refusal| refusal).map(Either::Left))
+            let answer = match shared.unary(method, body, &call, caller).await {
+                Ok(Reply { message, metadata }) => body::ok(call.until_written(message), metadata),
+                Err(error) => refused(error),
+            };
+            Ok(answer.map(Either::Left))
         })
     }
 }
 
 impl<M: Methods> Shared<M> {
-    async fn answer<B>(
-        self: Arc<Self>,
-        method: M::Method,
-        request: Request<B>,
-        admitted: Arc<Admitted>,
-        caller: Caller,
-    ) -> Result<Response<UnaryBody>, Response<UnaryBody>>
-    where
-        B: Body<Data = Bytes, Error: fmt::Display> + Unpin,
-    {
-        let (mut head, body) = request.into_parts();
+    /// Completes the context of a call by the head of its request, or refuses the request.
+    #[allow(clippy::result_large_err)] // the refusal is the response itself, made once a call
+    fn complete(&self, caller: Caller, mut head: Parts) -> Result<Caller, Response<UnaryBody>> {
         // Handlers receive the headers, and could log them.
         if let Some(token) = head.headers.get_mut(AUTHORIZATION) {
             token.set_sensitive(true);
         }
         let headers = CallHeaders::read(&head.headers);
         check_protocol(&head.method, &headers)?;
-        let answer = match self.with_headers(&headers, caller) {
-            Ok(caller) => {
-                let caller = Caller { metadata: Some(Arc::new(head.headers)), ..caller };
-                self.unary(method, body, &admitted, caller).await
-            }
-            Err(refusal) => Err(refusal),
-        };
-        Ok(answer.map_or_else(refused, |Reply { message, metadata }| {
-            body::ok(admitted.until_written(message), metadata)
-        }))
-    }
-
-    /// Completes the context of a call by its headers.
-    fn with_headers(&self, headers: &CallHeaders<'_>, caller: Caller) -> Result<Caller, Status> {
+        let deadline = self.deadline(&headers).map_err(refused)?;
         let request_id = headers.request_id.and_then(|id| id.to_str().ok()).map(Arc::from);
         let trace = headers.traceparent.and_then(|header| TraceParent::parse(header.as_bytes()));
-        Ok(Caller { deadline: self.deadline(headers)?, trace, request_id, ..caller })
+        Ok(Caller { deadline, trace, request_id, metadata: Some(Arc::new(head.headers)), ..caller })
     }
 
     async fn unary<B>(
