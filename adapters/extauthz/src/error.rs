@@ -21,6 +21,8 @@ pub(super) enum AskError {
     Method(String),
     #[error("the header {0:?} cannot be sent: it delimits messages, or has an invalid name or value")]
     Header(String),
+    #[error("{0:?} is not a port")]
+    Port(String),
     #[error("the body {0}")]
     Body(&'static str),
     #[error("servers ask each other in a circle")]
@@ -37,6 +39,7 @@ impl AskError {
             | Self::Path(_)
             | Self::Method(_)
             | Self::Header(_)
+            | Self::Port(_)
             | Self::Body(_)
             | Self::Loop => false,
         }

@@ -62,11 +62,19 @@ struct SocketAddress {
 
 impl Peer {
     /// Returns an end of the connection, unless nothing is known about it.
-    fn new(address: String, port: &str, principal: String) -> Option<Self> {
-        let port_value = port.parse().unwrap_or_default();
+    ///
+    /// # Errors
+    ///
+    /// Fails if the port is not a number of 16 bits.
+    fn new(address: String, port: String, principal: String) -> Result<Option<Self>, AskError> {
+        let port_value = match port.parse::<u16>() {
+            Ok(number) => u32::from(number),
+            Err(_) if port.is_empty() => 0,
+            Err(_) => return Err(AskError::Port(port)),
+        };
         let address = (!address.is_empty())
             .then_some(Address { socket_address: Some(SocketAddress { address, port_value }) });
-        (address.is_some() || !principal.is_empty()).then_some(Self { address, principal })
+        Ok((address.is_some() || !principal.is_empty()).then_some(Self { address, principal }))
     }
 }
 
@@ -217,7 +225,7 @@ impl OkHttpResponse {
 }
 
 /// Makes the call of a question.
-pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest {
+pub(super) fn request(http: &Http, url: &str, question: Question) -> Result<HttpRequest, AskError> {
     let Question { user, method, path, host, mut headers, body, extensions, depth } = question;
     let [source_ip, source_port, destination_ip, destination_port, id, scheme, query, protocol] = [
         ":source.ip",
@@ -230,15 +238,15 @@ pub(super) fn request(http: &Http, url: &str, question: Question) -> HttpRequest
         ":protocol",
     ]
     .map(|property| headers.remove(property).unwrap_or_default());
-    let source = Peer::new(source_ip, &source_port, user);
-    let destination = Peer::new(destination_ip, &destination_port, String::new());
+    let source = Peer::new(source_ip, source_port, user)?;
+    let destination = Peer::new(destination_ip, destination_port, String::new())?;
     let size = i64::try_from(body.len()).unwrap_or(i64::MAX);
     let http_attributes =
         HttpAttributes { id, method, headers, path, host, scheme, query, size, protocol, body };
     let request = Some(Request { http: Some(http_attributes) });
     let attributes = AttributeContext { source, destination, request, context_extensions: extensions };
     let message = CheckRequest { attributes: Some(attributes) };
-    http.grpc(url, CHECK, &message).header(DEPTH, &depth.to_string())
+    Ok(http.grpc(url, CHECK, &message).header(DEPTH, &depth.to_string()))
 }
 
 /// Reads the answer to a call.

@@ -85,7 +85,7 @@ impl ExtAuthz {
         let question = Question::new(call, depth)?;
         let ExtAuthzSettings { url, protocol, client_headers, upstream_headers, .. } = &self.settings;
         let request = match protocol {
-            Protocol::Grpc => grpc::request(&self.http, url, question),
+            Protocol::Grpc => grpc::request(&self.http, url, question)?,
             Protocol::Http => http::request(&self.http, url, &question)?,
             Protocol::ForwardAuth => http::forward_request(&self.http, url, &question)?,
         };

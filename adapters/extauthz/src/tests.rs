@@ -224,6 +224,17 @@ async fn a_grpc_service_receives_the_values_of_the_instance() {
 }
 
 #[tokio::test]
+async fn a_port_that_is_not_one_is_not_sent_and_the_request_is_denied() {
+    let service = GrpcService::default();
+    let handler = handler(&service.start().await, "on_error: ALLOW");
+    for (name, port) in [(":source.port", "65536"), (":source.port", "-1"), (":destination.port", "http")] {
+        let denied = handler.check::<Authorization>(instance(&[(name, port)])).await;
+        denied.expect_denied(Code::Unavailable, NO_DECISION);
+    }
+    assert!(service.received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn a_denial_by_grpc_has_the_status_the_headers_and_the_body_of_the_service() {
     let service = GrpcService::default();
     let handler = handler(&service.start().await, "caching_interval: 5s");
