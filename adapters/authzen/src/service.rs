@@ -57,10 +57,7 @@ struct Metadata {
 
 impl Service {
     pub(super) async fn open(settings: &AuthZenSettings, context: &Context) -> Result<Self, AdapterError> {
-        let token = match settings.token_file.as_str() {
-            "" => None,
-            path => Some(context.secret("token_file", path).await?),
-        };
+        let token = context.optional_secret("token_file", &settings.token_file).await?;
         let url = settings.url.clone();
         let endpoints = if settings.discovery {
             EndpointSource::Discovered(Mutex::default())
@@ -123,11 +120,7 @@ impl Service {
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, EvaluationError> {
-        let request = match &self.token {
-            Some(token) => request.bearer(token),
-            None => request,
-        };
-        Ok(request.repeatable().send().await?)
+        Ok(request.bearer(&self.token).repeatable().send().await?)
     }
 }
 

@@ -79,9 +79,7 @@ impl Settings for AuthZenSettings {
         let client_headers = ContextHeader::parse("client_headers", params.client_headers, faults);
         let url = faults.url("url", &params.url).required()?;
         faults.ca_file("ca_file", &params.ca_file, &url);
-        if !params.token_file.is_empty() {
-            faults.secret_file("token_file", &params.token_file, &url);
-        }
+        faults.secret_file("token_file", &params.token_file, &url);
         let url = faults.check("url", ServiceUrl::parse(&url))?;
         let (discovery, token_file) = (params.discovery, params.token_file);
         Some(Self {

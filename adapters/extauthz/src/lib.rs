@@ -53,10 +53,7 @@ impl Adapter for ExtAuthz {
     type Templates = (Authorization,);
 
     async fn open(settings: ExtAuthzSettings, context: Context) -> Result<Self, AdapterError> {
-        let token = match settings.token_file.as_str() {
-            "" => None,
-            path => Some(context.secret("token_file", path).await?),
-        };
+        let token = context.optional_secret("token_file", &settings.token_file).await?;
         let calls = Semaphore::new(settings.max_concurrent_calls);
         let http = context.http_with_ca("ca_file", &settings.ca_file).await?;
         let failed = context.metrics().events("calls_failed");
@@ -89,11 +86,7 @@ impl ExtAuthz {
             Protocol::Http => http::request(&self.http, url, &question)?,
             Protocol::ForwardAuth => http::forward_request(&self.http, url, &question)?,
         };
-        let request = match &self.token {
-            Some(token) => request.bearer(token),
-            None => request,
-        };
-        let answer = request.repeatable().send().await?;
+        let answer = request.bearer(&self.token).repeatable().send().await?;
         match protocol {
             Protocol::Grpc => grpc::decision(&answer),
             Protocol::Http if answer.status() == StatusCode::OK => {

@@ -73,9 +73,7 @@ impl Settings for ExtAuthzSettings {
             faults.push("url", "must not have a query, except with FORWARD_AUTH");
         }
         faults.ca_file("ca_file", &params.ca_file, &url);
-        if !params.token_file.is_empty() {
-            faults.secret_file("token_file", &params.token_file, &url);
-        }
+        faults.secret_file("token_file", &params.token_file, &url);
         Some(Self {
             url: params.url,
             protocol,

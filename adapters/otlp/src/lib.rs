@@ -51,10 +51,7 @@ impl Adapter for Otlp {
     type Templates = (LogEntry, Metric, TraceSpan);
 
     async fn open(settings: OtlpSettings, context: Context) -> Result<Self, AdapterError> {
-        let token = match settings.token_file.as_str() {
-            "" => None,
-            path => Some(context.secret("token_file", path).await?),
-        };
+        let token = context.optional_secret("token_file", &settings.token_file).await?;
         let collector = Collector {
             http: context.http_with_ca("ca_file", &settings.ca_file).await?,
             url: settings.url,

@@ -64,9 +64,7 @@ impl Settings for OtlpSettings {
         let url = url.must("have no query", |url| url.query().is_none()).required();
         if let Some(url) = url {
             faults.ca_file("ca_file", &params.ca_file, &url);
-            if !params.token_file.is_empty() {
-                faults.secret_file("token_file", &params.token_file, &url);
-            }
+            faults.secret_file("token_file", &params.token_file, &url);
         }
         let headers = params.headers.into_iter().filter_map(|(name, value)| {
             let field = format!("headers[{name:?}]");

@@ -80,9 +80,9 @@ impl Connector {
     /// # Errors
     /// INVALID_ARGUMENT that names the field of a file that cannot be read.
     pub async fn open(servers: Servers, context: &Context) -> Result<Self, AdapterError> {
-        let password = secret(context, "password_file", &servers.password_file).await?;
+        let password = context.optional_secret("password_file", &servers.password_file).await?;
         let sentinel_password =
-            secret(context, "sentinel_password_file", &servers.sentinel_password_file).await?;
+            context.optional_secret("sentinel_password_file", &servers.sentinel_password_file).await?;
         let certificates = match servers.ca_file.as_str() {
             "" => None,
             path => {
@@ -182,11 +182,6 @@ impl Connector {
             }
         })
     }
-}
-
-/// Reads the file of a field; `None` if it has no path.
-async fn secret(context: &Context, field: &str, path: &str) -> Result<Option<Secret>, AdapterError> {
-    if path.is_empty() { Ok(None) } else { context.secret(field, path).await.map(Some) }
 }
 
 fn no_address() -> RedisError {

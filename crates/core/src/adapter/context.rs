@@ -243,6 +243,14 @@ impl<S> Context<S> {
         let location = self.access().file(field, path.as_ref())?;
         Secret::open(location).await.map_err(|error| unreadable(field, path.as_ref(), &error))
     }
+
+    /// Reads a secret, as [`secret`](Self::secret) does; `None` if `path` is empty.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn optional_secret(&self, field: &str, path: &str) -> Result<Option<Secret>, AdapterError> {
+        if path.is_empty() { Ok(None) } else { self.secret(field, path).await.map(Some) }
+    }
 }
 
 fn unreadable(field: &str, path: &Path, error: &io::Error) -> AdapterError {

@@ -127,8 +127,12 @@ impl<'a> Faults<'a> {
         self.part(location)
     }
 
-    /// Checks that the configuration may read the file of a secret that is sent to a URL: over TLS, or to this machine.
-    pub fn secret_file(&mut self, field: &str, path: impl AsRef<Path>, url: &Uri) {
+    /// Checks that the configuration may read the file of a secret that is sent to a URL: over TLS, or to this machine. An empty
+    /// path is valid.
+    pub fn secret_file(&mut self, field: &str, path: &str, url: &Uri) {
+        if path.is_empty() {
+            return;
+        }
         self.file(field, path);
         if url.scheme() != Some(&Scheme::HTTPS) && !is_this_machine(url.host().unwrap_or_default()) {
             self.push(field, format!("would be sent to {url} in the clear; use https"));

@@ -186,9 +186,10 @@ impl HttpRequest {
         self
     }
 
-    /// Sets `authorization` to a bearer token, which is read when the request is sent: over TLS, or to this machine.
-    pub fn bearer(mut self, token: &Secret) -> Self {
-        self.secrets.push((header::AUTHORIZATION, "Bearer ", token.clone()));
+    /// Sets `authorization` to a bearer token, if there is one. It is read when the request is sent: over TLS, or to this machine.
+    pub fn bearer<'s>(mut self, token: impl Into<Option<&'s Secret>>) -> Self {
+        let token = token.into().map(|token| (header::AUTHORIZATION, "Bearer ", token.clone()));
+        self.secrets.extend(token);
         self
     }
 

@@ -116,11 +116,7 @@ impl Collector {
                 .header(header::CONTENT_TYPE, "application/x-protobuf")
                 .body(items.encode_to_vec()),
         };
-        let request = request.headers(&self.headers).timeout(self.timeout);
-        match &self.token {
-            Some(token) => request.bearer(token),
-            None => request,
-        }
+        request.headers(&self.headers).timeout(self.timeout).bearer(&self.token)
     }
 }
 
