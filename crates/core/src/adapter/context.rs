@@ -208,11 +208,11 @@ impl<S> Context<S> {
             return Ok(self.http());
         }
         self.read(field, path).await?;
+        let Some(system) = self.environment.http.clone() else { return Ok(self.http()) };
         let file = self.access().file(field, Path::new(path))?;
-        let transport = self.environment.http.as_ref().map(|system| system.with_authorities(file));
-        let transport = transport.transpose();
+        let transport = secret::run(move || system.with_authorities(file).map_err(io::Error::other)).await;
         let transport = transport.map_err(|error| ConfigErrors::single(field, error.to_string()))?;
-        Ok(Http::new(transport, self.access().clone()))
+        Ok(Http::new(Some(transport), self.access().clone()))
     }
 
     /// Opens a regular file to read, if the configuration may. No link leads out of `--file-root`.
