@@ -21,7 +21,7 @@ usage: cargo xtask TASK [ARGUMENTS]
   page      make docs/page.png, the picture of the admin page, by the test that runs it in Chromium under load
   features  lint every crate without features and with each of them (cargo hack); ARGUMENTS go to clippy
   fuzz      run fuzz targets, of which ARGUMENTS are the names (default: all), for a minute each or `--seconds N`
-  perf      build the benchmarks and print the figures of docs/performance.md: instructions (by valgrind), ratios, memory; ARGUMENTS select of these
+  perf      build the benchmarks and print the figures of docs/performance.md: instructions (by valgrind), ratios, changes, sources, memory; ARGUMENTS select of these
   package   make the packages of all crates, without building them: a registry does not have their dependencies yet
   deny      check licences, bans and sources of all dependencies (deny.toml); ARGUMENTS replace these three checks";
 

@@ -1,5 +1,5 @@
 //! Measures the figures of docs/performance.md: instructions, which do not depend on the load of the machine, ratios to bare servers in
-//! one run, the memory of an idle server, and the size of its program.
+//! one run, the CPU time of a changed rule, what sources cost, the memory of an idle server, and the size of its program.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,21 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::process::{cargo, command, output, root, run};
 
 /// The parts of the measurement.
-const PARTS: [&str; 3] = ["instructions", "ratios", "memory"];
+const PARTS: [&str; 5] = ["instructions", "ratios", "changes", "sources", "memory"];
 
-/// The programs that are measured: benchmarks of the package `mixer-adapters`.
+/// Benchmarks of the package `mixer-adapters`, whose program is also measured.
 const BENCHES: [&str; 3] = ["engine", "envoy", "serving"];
+
+/// The figures that benchmarks print themselves: the part, the benchmark, and its argument that selects of them.
+const PRINTED: [(&str, &str, &str); 7] = [
+    ("ratios", "engine", "check"),
+    ("ratios", "engine", "rules"),
+    ("ratios", "engine", "report"),
+    ("ratios", "envoy", ""),
+    ("ratios", "serving", ""),
+    ("changes", "engine", "build"),
+    ("sources", "sources", ""),
+];
 
 /// The configuration of the idle server.
 const IDLE_CONFIGURATION: &str = "examples/configurations/deny-paths";
@@ -67,14 +78,21 @@ pub(crate) fn perf(parts: &[&str]) -> Result<()> {
         bail!("unknown part {unknown}; there are {}", PARTS.join(", "));
     }
     let is_wanted = |part| parts.is_empty() || parts.contains(&part);
-    let programs = build()?;
+    let mut programs = BTreeMap::new();
+    if parts != ["sources"] {
+        programs.extend(build("mixer-adapters", &BENCHES)?);
+    }
+    if is_wanted("sources") {
+        // By itself: the tests of its package need other features of libraries.
+        programs.extend(build("mixer-adapter", &["sources"])?);
+    }
     println!("{}", description()?);
     if is_wanted("instructions") {
         instructions(&programs)?;
     }
-    if is_wanted("ratios") {
-        for bench in BENCHES {
-            run(command(program(&programs, bench)?).arg("--bench"))?;
+    for (part, bench, selected) in PRINTED {
+        if is_wanted(part) {
+            run(command(program(&programs, bench)?).args(["--bench", selected]))?;
         }
     }
     if is_wanted("memory") {
@@ -84,20 +102,12 @@ pub(crate) fn perf(parts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs, and returns their paths by name.
-fn build() -> Result<BTreeMap<String, PathBuf>> {
-    let benches = BENCHES.iter().flat_map(|bench| ["--bench", bench]);
+/// Builds benchmarks of a package and its program, and returns their paths by name.
+fn build(package: &str, benches: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
+    let benches = benches.iter().flat_map(|bench| ["--bench", bench]);
     let messages = output(
         cargo()
-            .args([
-                "bench",
-                "--locked",
-                "--package",
-                "mixer-adapters",
-                "--no-run",
-                "--message-format",
-                "json",
-            ])
+            .args(["bench", "--locked", "--package", package, "--no-run", "--message-format", "json"])
             .args(benches),
     )?;
     let messages = String::from_utf8(messages)?;
