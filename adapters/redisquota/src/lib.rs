@@ -3,9 +3,11 @@
 mod clock;
 mod fallback;
 mod lease;
+mod metrics;
 mod settings;
 mod share;
 mod store;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -20,19 +22,14 @@ mixer_adapter::testing::compliance!(
 );
 
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures_util::stream::{self, StreamExt as _};
-use mixer_adapter_core::{
-    Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest,
-    metrics::{Counter, Gauge, Histogram, Metrics, Series, exponential_buckets},
-};
+use mixer_adapter_core::{Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest};
 use mixer_adapter_quota::{Dedup, Limit, Limits, SharedFingerprint};
-use mixer_adapter_redis::{CLOCK, Client, ClientError, ConnectionError, Connector};
+use mixer_adapter_redis::{CLOCK, Client, ClientError, Connector};
 use mixer_adapter_templates::{Quota, quota};
 use parking_lot::Mutex;
 
@@ -40,9 +37,11 @@ use self::{
     clock::Clock,
     config::params::OnError,
     fallback::{Fallback, Reserved, Undecided},
-    lease::{Given, Held, Leased, LeasedGrant, Leases, Return, SMALLEST_LIMIT, Served, Trip},
+    lease::{Given, Leased, LeasedGrant, Leases, SMALLEST_LIMIT, Served, Trip},
+    metrics::{Counts, LeaseGauges, on_change},
     share::Divided,
     store::{Counted, CounterCall, Store},
+    sweeps::{give_back, keep_reporting, report, report_all, sweep},
     window::{Algorithm, Window},
 };
 
@@ -57,10 +56,6 @@ pub use settings::RedisQuotaSettings;
 /// Time in which opening a handler waits for Redis. Without a connection the handler serves calls, too.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval of returning expired and idle leases, and of reporting grants that were made without Redis.
-const SWEEP: Duration = Duration::from_secs(1);
-/// The number of counters that are reported at the same time.
-const MOST_REPORTS: usize = 64;
 /// Time in which a closing handler returns leases and reports grants that were made without Redis.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -77,93 +72,6 @@ pub struct RedisQuota {
     leases: Option<Arc<Mutex<Leases>>>,
     counts: Counts,
     opened: Clock,
-}
-
-/// Metrics by quota.
-#[derive(Debug)]
-struct Counts {
-    /// Requests that were granted without a trip.
-    from_leases: Series<Counter, 1>,
-    /// Requests that were refused because of leases of other servers.
-    early_refusals: Series<Counter, 1>,
-    trip_seconds: Series<Histogram, 1>,
-}
-
-impl Counts {
-    fn new(metrics: &Metrics) -> Self {
-        let buckets = exponential_buckets(0.000_1, 2.0, 14);
-        Self {
-            from_leases: metrics.counter(
-                "grants_from_leases",
-                "Requests that were granted without a trip to Redis",
-                ["quota"],
-            ),
-            early_refusals: metrics.counter(
-                "early_refusals",
-                "Requests that were refused because of leases of other servers",
-                ["quota"],
-            ),
-            trip_seconds: metrics.histogram(
-                "trip_seconds",
-                "Time until Redis answers a request",
-                ["quota"],
-                buckets,
-            ),
-        }
-    }
-}
-
-/// The state of leases by quota.
-struct LeaseGauges {
-    left: Series<Gauge, 1>,
-    used: Series<Gauge, 1>,
-    remaining: Series<Gauge, 1>,
-    age: Series<Gauge, 1>,
-}
-
-impl LeaseGauges {
-    fn new(metrics: &Metrics) -> Self {
-        let by_quota = |name, help| metrics.gauge(name, help, ["quota"]);
-        Self {
-            left: by_quota("leased", "Amounts that can be granted from memory"),
-            used: by_quota("lease_used", "Amounts that were granted from the current leases"),
-            remaining: by_quota(
-                "lease_remaining",
-                "The least amount that Redis had left of a limit when it gave one of the current leases",
-            ),
-            age: by_quota("lease_remaining_age_seconds", "The time since then"),
-        }
-    }
-
-    /// Shows the leases of a quota. Without leases, the last remaining amount in Redis stays.
-    fn show(&self, quota: &str, held: Held) {
-        self.left.with([quota]).set(held.left);
-        self.used.with([quota]).set(held.used);
-        if let Some((remaining, age)) = held.store {
-            self.remaining.with([quota]).set(remaining);
-            self.age.with([quota]).set(i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
-        }
-    }
-}
-
-/// Returns a function that shows whether there is a connection: by a warning, metrics and the log.
-fn on_change(context: Context) -> impl Fn(Option<&ConnectionError>) + Send + Sync {
-    let metrics = context.metrics();
-    let connected = metrics.gauge("connected", "Whether there is a connection to Redis", []).with([]);
-    let lost = metrics.events("connections_lost");
-    let warning = Mutex::new(None);
-    move |error| {
-        connected.set(i64::from(error.is_none()));
-        let Some(error) = error else {
-            tracing::info!("connected to Redis");
-            *warning.lock() = None;
-            return;
-        };
-        let text = format_args!("Redis is away, so that quotas are decided without it: {error}");
-        *warning.lock() = Some(context.warn(text));
-        lost.add(1);
-        tracing::warn!(%error, "Redis is away; quotas are decided without it until there is a connection");
-    }
 }
 
 /// The name of this process among the servers of a Redis.
@@ -434,89 +342,6 @@ fn given_lease(counted: &Counted, call: &CounterCall) -> Given {
         window_end: matches!(call.window, Window::Fixed(_)).then_some(counted.valid),
         remaining: (call.max - counted.used).max(0),
         reset_after: counted.reset_after,
-    }
-}
-
-/// Returns expired and idle leases, and shows the others.
-async fn sweep(
-    leases: Arc<Mutex<Leases>>,
-    store: Arc<Store>,
-    timeout: Duration,
-    opened: Clock,
-    gauges: LeaseGauges,
-) {
-    let mut before = BTreeMap::<Arc<str>, Held>::new();
-    let mut swept = opened.elapsed();
-    loop {
-        tokio::time::sleep(SWEEP).await;
-        let now = opened.elapsed();
-        let passed = now.saturating_sub(swept);
-        swept = now;
-        let (returns, mut held) = {
-            let mut leases = leases.lock();
-            (leases.sweep(now), leases.held(now))
-        };
-        for (quota, last) in before {
-            let held = held.entry(quota).or_default();
-            held.store = held.store.or(last.store.map(|(remaining, age)| (remaining, age + passed)));
-        }
-        held.iter().for_each(|(quota, held)| gauges.show(quota, *held));
-        before = held;
-        give_back(returns, &store, timeout, |counter, returned| leases.lock().returned(counter, returned))
-            .await;
-    }
-}
-
-/// Returns leases to the store, and calls `done` with each that the store has received.
-async fn give_back(
-    returns: Vec<(Leased, Vec<Return>)>,
-    store: &Store,
-    timeout: Duration,
-    done: impl Fn(SharedFingerprint, &[Return]),
-) {
-    for (leased, returned) in returns {
-        let call = CounterCall::of_trip(leased, Trip { returned, ..Trip::default() });
-        match store.call(&call, timeout).await {
-            Ok(_) => done(leased.counter, &call.trip.returned),
-            Err(error) => tracing::debug!(%error, "a lease was not returned"),
-        }
-    }
-}
-
-/// Has Redis count the amounts of a counter that this server granted without it.
-async fn report(
-    fallback: &Fallback,
-    store: &Store,
-    leased: Leased,
-    wait: Duration,
-    opened: Clock,
-) -> Result<(), ClientError> {
-    let begin = Instant::now();
-    while store.client.is_connected()
-        && let Some(report) = fallback.next_report(leased.counter, opened.elapsed())
-    {
-        let call = CounterCall::of_report(leased, report);
-        store.call(&call, wait.saturating_sub(begin.elapsed())).await?;
-        fallback.reported(leased.counter, report);
-    }
-    Ok(())
-}
-
-/// Reports all counters, as long as there is a connection.
-async fn report_all(fallback: &Fallback, store: &Store, timeout: Duration, opened: Clock) {
-    let reports = stream::iter(fallback.sweep(opened.elapsed()));
-    let sent = reports.for_each_concurrent(MOST_REPORTS, |leased| async move {
-        if let Err(error) = report(fallback, store, leased, timeout, opened).await {
-            tracing::debug!(%error, "Redis did not count what was granted without it");
-        }
-    });
-    sent.await;
-}
-
-async fn keep_reporting(fallback: Arc<Fallback>, store: Arc<Store>, timeout: Duration, opened: Clock) {
-    loop {
-        tokio::time::sleep(SWEEP).await;
-        report_all(&fallback, &store, timeout, opened).await;
     }
 }
 
