@@ -1,6 +1,6 @@
 use std::sync::{Arc, OnceLock};
 
-use super::{AttributeValue, Reads, Vocabulary};
+use super::{AttributeValue, Reads, Standard, Vocabulary, standard::NAMES};
 use crate::expression::JsonMemo;
 
 /// The declared attributes of one request, by slot. A bag of a vocabulary that extends another one holds only the attributes
@@ -22,6 +22,8 @@ pub struct Bag {
 pub struct UsedSlots {
     /// The index in a bag by slot; [`UNUSED`] for attributes that it does not hold.
     indices: Box<[u32]>,
+    /// The same for standard attributes.
+    standard: Box<[u32]>,
     len: usize,
 }
 
@@ -29,26 +31,28 @@ pub struct UsedSlots {
 const UNUSED: u32 = u32::MAX;
 
 /// Attributes from which the namespace of a request and other attributes are derived.
-const SOURCES: [&str; 5] = [
-    "context.reporter.kind",
-    "destination.namespace",
-    "destination.service.host",
-    "source.namespace",
-    "source.principal",
+const SOURCES: [Standard; 5] = [
+    Standard::named("context.reporter.kind"),
+    Standard::named("destination.namespace"),
+    Standard::named("destination.service.host"),
+    Standard::named("source.namespace"),
+    Standard::named("source.principal"),
 ];
 
 impl UsedSlots {
     /// Collects slots of a vocabulary without a base, and the slots of attributes that others are derived from.
     pub fn new(vocabulary: &Vocabulary, slots: impl IntoIterator<Item = u32>) -> Self {
         let (mut indices, mut len) = (vec![UNUSED; vocabulary.len()], 0);
-        let sources = SOURCES.iter().filter_map(|name| vocabulary.own_slot(name));
+        let sources = SOURCES.into_iter().filter_map(|source| vocabulary.slot(source));
         for slot in slots.into_iter().chain(sources) {
             if let Some(index) = indices.get_mut(slot as usize).filter(|index| **index == UNUSED) {
                 *index = len;
                 len += 1;
             }
         }
-        Self { indices: indices.into(), len: len as usize }
+        let slots = (0..NAMES.len()).map(|attribute| vocabulary.slot(Standard(attribute)));
+        let standard = slots.map(|slot| slot.map_or(UNUSED, |slot| indices[slot as usize])).collect();
+        Self { indices: indices.into(), standard, len: len as usize }
     }
 }
 
@@ -75,6 +79,15 @@ impl Bag {
         }
     }
 
+    /// Returns the index of a standard attribute, as [`index`](Self::index) does.
+    #[inline]
+    fn standard_index(&self, attribute: Standard) -> Option<usize> {
+        match &self.used {
+            None => self.index(self.vocabulary.slot(attribute)?),
+            Some(used) => used.standard.get(attribute.0).map(|index| *index as usize),
+        }
+    }
+
     /// Returns whether the bag can hold an attribute: it is declared and used.
     pub fn holds(&self, name: &str) -> bool {
         self.vocabulary.own_slot(name).is_some_and(|slot| self.holds_slot(slot))
@@ -93,6 +106,19 @@ impl Bag {
     /// Sets an attribute as [`insert`](Self::insert) does, to a value that is computed only if the bag holds the attribute.
     pub fn insert_with<V: Into<AttributeValue>>(&mut self, name: &str, value: impl FnOnce() -> Option<V>) {
         let index = self.vocabulary.own_slot(name).and_then(|slot| self.index(slot));
+        self.set_at(index, value);
+    }
+
+    /// Sets a standard attribute as [`insert_with`](Self::insert_with) does, without a lookup of its name.
+    pub fn set_standard<V: Into<AttributeValue>>(
+        &mut self,
+        attribute: Standard,
+        value: impl FnOnce() -> Option<V>,
+    ) {
+        self.set_at(self.standard_index(attribute), value);
+    }
+
+    fn set_at<V: Into<AttributeValue>>(&mut self, index: Option<usize>, value: impl FnOnce() -> Option<V>) {
         if let Some(entry) = index.and_then(|index| self.values.get_mut(index))
             && let Some(value) = value()
         {
@@ -102,9 +128,7 @@ impl Bag {
 
     /// Sets the attribute at a slot. A slot outside of this bag is ignored.
     pub fn set(&mut self, slot: u32, value: impl Into<AttributeValue>) {
-        if let Some(entry) = self.index(slot).and_then(|index| self.values.get_mut(index)) {
-            *entry = Some(value.into());
-        }
+        self.set_at(self.index(slot), || Some(value));
     }
 
     /// Copies attributes of another bag that are declared with the same type. `is_copied` has their slots there.
@@ -123,6 +147,11 @@ impl Bag {
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&AttributeValue> {
         self.values.get(self.index(slot)?)?.as_ref()
+    }
+
+    /// Returns the value of a standard attribute.
+    pub fn standard(&self, attribute: Standard) -> Option<&AttributeValue> {
+        self.values.get(self.standard_index(attribute)?)?.as_ref()
     }
 
     /// Drops the parsed JSON, which [`size`](Self::size) does not have.
@@ -212,6 +241,37 @@ mod tests {
         assert_eq!([0, 2].map(|slot| bag.at(slot).cloned()), ["a", "c"].map(|name| Some(name.into())));
         assert_eq!((bag.at(1), bag.at(3), bag.size()), (None, None, 2));
         assert_eq!(["a", "b", "d"].map(|name| bag.holds(name)), [true, false, false]);
+    }
+
+    #[test]
+    fn standard_attributes_are_those_that_the_vocabulary_declares_by_name() {
+        let standard = ["request.path", "request.method", "request.host"].map(Standard::named);
+        let mut vocabulary = Vocabulary::new();
+        for (name, value_type) in [
+            ("a", ValueType::String),
+            ("request.method", ValueType::Int64),
+            ("request.path", ValueType::String),
+        ] {
+            vocabulary.declare(name, value_type).unwrap();
+        }
+        let base = Arc::new(vocabulary);
+        let used = Arc::new(UsedSlots::new(&base, [2]));
+        let mut extended = Vocabulary::extending(base.clone());
+        extended.declare("request.host", ValueType::String).unwrap();
+        for (mut bag, slots) in [
+            (Bag::new(base.clone()), [Some(2), Some(1), None]),
+            (Bag::of_used(base.clone(), used), [Some(2), None, None]),
+            (Bag::of_used(base, Arc::default()), [None; 3]),
+            (Bag::new(Arc::new(extended)), [None, None, Some(3)]),
+        ] {
+            for (attribute, slot) in standard.into_iter().zip(slots) {
+                bag.set_standard(attribute, || Some(attribute.name()));
+                let expected = slot.map(|_| AttributeValue::from(attribute.name()));
+                assert_eq!(bag.standard(attribute), expected.as_ref());
+                assert_eq!(slot.and_then(|slot| bag.at(slot)), expected.as_ref());
+            }
+            assert_eq!((0..4).filter_map(|slot| bag.at(slot)).count(), slots.iter().flatten().count());
+        }
     }
 
     #[test]

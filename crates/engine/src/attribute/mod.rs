@@ -16,6 +16,6 @@ pub use parse::{
 };
 pub use reads::{Reads, Reference};
 pub(crate) use standard::ENVOY;
-pub use standard::{StandardAttribute, standard_attributes};
+pub use standard::{Standard, StandardAttribute, standard_attributes};
 pub use value::{AttributeValue, StringMap};
 pub use vocabulary::{ConflictingTypesError, Declaration, Vocabulary};

@@ -2,7 +2,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use foldhash::fast::RandomState;
 
-use super::standard::{ENVOY, standard_attributes};
+use super::standard::{ENVOY, NAMES, Standard, standard_attributes};
 use mixer_adapter_core::{framework::suggest::suggest, value::ValueType};
 
 /// The declared attributes: the merged attribute manifests of a configuration.
@@ -17,6 +17,8 @@ pub struct Vocabulary {
     base: Option<Arc<Vocabulary>>,
     slots: HashMap<Arc<str>, u32, RandomState>,
     declared: Vec<(Arc<str>, ValueType)>,
+    /// The slots of standard attributes that are declared here; empty if none are.
+    standard: Vec<Option<u32>>,
 }
 
 /// The declaration of an attribute.
@@ -81,6 +83,10 @@ impl Vocabulary {
             return if first == value_type { Ok(slot) } else { Err(error) };
         }
         let slot = self.len() as u32;
+        if let Ok(index) = NAMES.binary_search(&&*name) {
+            self.standard.resize(NAMES.len(), None);
+            self.standard[index] = Some(slot);
+        }
         self.slots.insert(Arc::clone(&name), slot);
         self.declared.push((name, value_type));
         Ok(slot)
@@ -137,6 +143,11 @@ impl Vocabulary {
     /// The first slot after the base's.
     pub(super) fn first_slot(&self) -> u32 {
         self.base.as_ref().map_or(0, |base| base.len() as u32)
+    }
+
+    /// Returns the slot of a standard attribute that is declared here, not in the base.
+    pub fn slot(&self, attribute: Standard) -> Option<u32> {
+        self.standard.get(attribute.0).copied().flatten()
     }
 
     /// Returns the slot of an attribute that is declared here, not in the base.
