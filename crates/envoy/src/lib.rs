@@ -1,6 +1,13 @@
 //! The services by which Envoy requests decisions and sends access logs, answered by the rules and adapters of a Mixer
 //! (docs/envoy/README.md).
 
+/// A standard attribute; another name does not compile.
+macro_rules! standard {
+    ($name:literal) => {
+        const { mixer_adapter_engine::attribute::Standard::named($name) }
+    };
+}
+
 mod access_log;
 mod answer;
 mod attributes;

@@ -89,11 +89,11 @@ impl Bag {
     }
 
     /// Returns whether the bag can hold an attribute: it is declared and used.
-    pub fn holds(&self, name: &str) -> bool {
-        self.vocabulary.own_slot(name).is_some_and(|slot| self.holds_slot(slot))
+    pub fn holds(&self, attribute: Standard) -> bool {
+        self.standard_index(attribute).is_some_and(|index| index < self.values.len())
     }
 
-    fn holds_slot(&self, slot: u32) -> bool {
+    pub(crate) fn holds_slot(&self, slot: u32) -> bool {
         self.index(slot).is_some_and(|index| index < self.values.len())
     }
 
@@ -240,7 +240,7 @@ mod tests {
         }
         assert_eq!([0, 2].map(|slot| bag.at(slot).cloned()), ["a", "c"].map(|name| Some(name.into())));
         assert_eq!((bag.at(1), bag.at(3), bag.size()), (None, None, 2));
-        assert_eq!(["a", "b", "d"].map(|name| bag.holds(name)), [true, false, false]);
+        assert_eq!([0, 1, 3].map(|slot| bag.holds_slot(slot)), [true, false, false]);
     }
 
     #[test]
@@ -268,6 +268,7 @@ mod tests {
                 bag.set_standard(attribute, || Some(attribute.name()));
                 let expected = slot.map(|_| AttributeValue::from(attribute.name()));
                 assert_eq!(bag.standard(attribute), expected.as_ref());
+                assert_eq!(bag.holds(attribute), slot.is_some());
                 assert_eq!(slot.and_then(|slot| bag.at(slot)), expected.as_ref());
             }
             assert_eq!((0..4).filter_map(|slot| bag.at(slot)).count(), slots.iter().flatten().count());

@@ -73,7 +73,7 @@ impl Shadow {
         let (used, known) = (second.bag(), in_use.vocabulary());
         let undeclared = second.vocabulary().iter().filter(|declared| {
             let in_use = known.find(declared.name).map(|known| known.value_type);
-            used.holds(declared.name) && in_use != Some(declared.value_type)
+            used.holds_slot(declared.slot) && in_use != Some(declared.value_type)
         });
         undeclared.map(|declared| declared.name.to_string()).collect()
     }

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use mixer_adapter_core::value::ValueType;
-use mixer_adapter_engine::attribute::{AttributeValue, Bag, parse_declared};
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, Standard, StringMap, parse_declared};
 
 use super::host::HostError;
 use crate::{
@@ -42,35 +42,40 @@ impl AttributeBuilder {
     }
 
     /// Sets an attribute if it is declared.
-    pub(super) fn set(&mut self, name: &str, value: impl Into<AttributeValue>) {
-        self.bag.insert(name, value);
+    pub(super) fn set(&mut self, attribute: Standard, value: impl Into<AttributeValue>) {
+        self.set_with(attribute, || Some(value));
     }
 
     /// Sets an attribute if there is a value.
-    pub(super) fn set_some(&mut self, name: &str, value: Option<impl Into<AttributeValue>>) {
+    pub(super) fn set_some(&mut self, attribute: Standard, value: Option<impl Into<AttributeValue>>) {
         if let Some(value) = value {
-            self.set(name, value);
+            self.set(attribute, value);
         }
     }
 
     /// Sets an attribute to a value that is computed only if the bag holds the attribute.
     pub(super) fn set_with<V: Into<AttributeValue>>(
         &mut self,
-        name: &str,
+        attribute: Standard,
         value: impl FnOnce() -> Option<V>,
     ) {
-        self.bag.insert_with(name, value);
+        self.bag.set_standard(attribute, value);
+    }
+
+    /// Sets the map that a message names, which is computed only if the bag holds the attribute.
+    pub(super) fn set_map(&mut self, name: &str, map: impl FnOnce() -> StringMap) {
+        self.bag.insert_with(name, || Some(map()));
     }
 
     /// Sets a string attribute unless the text is empty, which in proto3 means absent.
-    pub(super) fn set_text(&mut self, name: &str, text: &str) {
+    pub(super) fn set_text(&mut self, attribute: Standard, text: &str) {
         if !text.is_empty() {
-            self.set(name, text);
+            self.set(attribute, text);
         }
     }
 
     /// Sets the attributes of an IP address and its port; other kinds of addresses have neither.
-    pub(super) fn set_address(&mut self, ip: &str, port: &str, address: Option<&Address>) {
+    pub(super) fn set_address(&mut self, ip: Standard, port: Standard, address: Option<&Address>) {
         self.set_with(ip, || socket(address).map(|(ip, _)| ip));
         self.set_with(port, || socket(address)?.1);
     }
@@ -97,25 +102,21 @@ impl AttributeBuilder {
     }
 
     /// Returns a string attribute.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
-        match self.get(name) {
+    pub(super) fn text(&self, attribute: Standard) -> Option<&str> {
+        match self.bag.standard(attribute) {
             Some(AttributeValue::String(text)) => Some(text),
             _ => None,
         }
     }
 
     /// Returns whether an attribute is declared and used.
-    pub(super) fn holds(&self, name: &str) -> bool {
-        self.bag.holds(name)
+    pub(super) fn holds(&self, attribute: Standard) -> bool {
+        self.bag.holds(attribute)
     }
 
     /// Returns whether the attribute has a value.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.get(name).is_some()
-    }
-
-    fn get(&self, name: &str) -> Option<&AttributeValue> {
-        self.bag.at(self.bag.vocabulary().find(name)?.slot)
+    pub(super) fn has(&self, attribute: Standard) -> bool {
+        self.bag.standard(attribute).is_some()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::SystemTime};
 
-use mixer_adapter_engine::attribute::{Bag, StringMap};
+use mixer_adapter_engine::attribute::{Bag, Standard, StringMap};
 
 use super::{
     builder::{AttributeBuilder, AttributeError, socket},
@@ -33,15 +33,15 @@ pub(crate) fn check_attributes(
     options: &MappingOptions,
 ) -> Result<Bag, AttributeError> {
     let mut attributes = AttributeBuilder::new(bag);
-    attributes.set("context.reporter.kind", "inbound");
-    attributes.set_with("context.time", || Some(SystemTime::now()));
+    attributes.set(standard!("context.reporter.kind"), "inbound");
+    attributes.set_with(standard!("context.time"), || Some(SystemTime::now()));
     set_source(&mut attributes, context.source.as_ref());
     set_destination(&mut attributes, context.destination.as_ref());
     let server_name = context.tls_session.as_ref().map_or("", |session| session.sni.as_str());
-    attributes.set_text("connection.requested_server_name", server_name);
+    attributes.set_text(standard!("connection.requested_server_name"), server_name);
     let time = context.request.as_ref().and_then(|request| request.time);
-    attributes.set_some("context.timestamp", time);
-    attributes.set_some("request.time", time);
+    attributes.set_some(standard!("context.timestamp"), time);
+    attributes.set_some(standard!("request.time"), time);
     let host = match context.request.as_ref().and_then(|request| request.http.as_ref()) {
         Some(http) => {
             let headers = RequestHeaders::of(http)?;
@@ -49,9 +49,11 @@ pub(crate) fn check_attributes(
             trimmed(&http.host)
         }
         None => {
-            attributes.set("context.protocol", "tcp");
-            attributes.set("connection.event", "open");
-            attributes.set_with("origin.ip", || Some(socket(context.source.as_ref()?.address.as_ref())?.0));
+            attributes.set(standard!("context.protocol"), "tcp");
+            attributes.set(standard!("connection.event"), "open");
+            attributes.set_with(standard!("origin.ip"), || {
+                Some(socket(context.source.as_ref()?.address.as_ref())?.0)
+            });
             context
                 .destination
                 .as_ref()
@@ -61,9 +63,9 @@ pub(crate) fn check_attributes(
         }
     };
     let host = service_host(host)?;
-    attributes.set_text("destination.service.host", &host);
+    attributes.set_text(standard!("destination.service.host"), &host);
     if let Some(namespace) = options.namespaces.find(&host) {
-        attributes.set("destination.namespace", namespace);
+        attributes.set(standard!("destination.namespace"), namespace);
     }
     set_metadata(&mut attributes, "filter metadata", context.metadata_context.as_ref())?;
     set_metadata(&mut attributes, "route metadata", context.route_metadata_context.as_ref())?;
@@ -75,21 +77,21 @@ pub(crate) fn check_attributes(
 
 fn set_source(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
     let Some(peer) = peer else { return };
-    attributes.set_address("source.ip", "source.port", peer.address.as_ref());
-    set_labels(attributes, "source.labels", &peer.labels);
+    attributes.set_address(standard!("source.ip"), standard!("source.port"), peer.address.as_ref());
+    set_labels(attributes, standard!("source.labels"), &peer.labels);
     principal::set_source(attributes, &peer.principal);
-    attributes.set("connection.mtls", !peer.principal.is_empty() || !peer.certificate.is_empty());
+    attributes.set(standard!("connection.mtls"), !peer.principal.is_empty() || !peer.certificate.is_empty());
 }
 
 fn set_destination(attributes: &mut AttributeBuilder, peer: Option<&Peer>) {
     let Some(peer) = peer else { return };
-    attributes.set_address("destination.ip", "destination.port", peer.address.as_ref());
-    set_labels(attributes, "destination.labels", &peer.labels);
+    attributes.set_address(standard!("destination.ip"), standard!("destination.port"), peer.address.as_ref());
+    set_labels(attributes, standard!("destination.labels"), &peer.labels);
     principal::set_destination(attributes, &peer.principal);
 }
 
-fn set_labels(attributes: &mut AttributeBuilder, name: &str, labels: &BTreeMap<String, String>) {
-    attributes.set_with(name, || (!labels.is_empty()).then(|| string_map(labels)));
+fn set_labels(attributes: &mut AttributeBuilder, attribute: Standard, labels: &BTreeMap<String, String>) {
+    attributes.set_with(attribute, || (!labels.is_empty()).then(|| string_map(labels)));
 }
 
 fn set_request(
@@ -99,7 +101,7 @@ fn set_request(
     source: Option<&Peer>,
     options: &MappingOptions,
 ) {
-    attributes.set_with("request.id", || {
+    attributes.set_with(standard!("request.id"), || {
         headers.filled("x-request-id").or(Some((&*http.id).into())).filter(|id| !id.is_empty())
     });
     set_http(
@@ -113,22 +115,24 @@ fn set_request(
         },
         |name| headers.get(name),
     );
-    attributes.set_with("request.size", || body_size(http, headers));
-    attributes.set_with("request.body", || match http.body.as_str() {
+    attributes.set_with(standard!("request.size"), || body_size(http, headers));
+    attributes.set_with(standard!("request.body"), || match http.body.as_str() {
         "" => std::str::from_utf8(&http.raw_body).ok().filter(|body| !body.is_empty()),
         body => Some(body),
     });
     if !http.body.is_empty() || !http.raw_body.is_empty() {
-        attributes.set_with("request.body_truncated", || headers.get(PARTIAL_BODY)?.parse::<bool>().ok());
+        attributes.set_with(standard!("request.body_truncated"), || {
+            headers.get(PARTIAL_BODY)?.parse::<bool>().ok()
+        });
     }
-    attributes.set_with("origin.ip", || {
+    attributes.set_with(standard!("origin.ip"), || {
         let forwarded = headers.get("x-forwarded-for").and_then(|list| client(&list, options.trusted_hops));
         forwarded.or_else(|| Some(socket(source?.address.as_ref())?.0))
     });
     if options.trust_forwarded_client_cert {
         set_forwarded_source(attributes, headers.get("x-forwarded-client-cert").as_deref());
     }
-    attributes.set_with("request.headers", || Some(headers.to_map()));
+    attributes.set_with(standard!("request.headers"), || Some(headers.to_map()));
 }
 
 /// Returns the size of the body, unless it is unknown. `content-length` takes precedence, because Envoy states the number of bytes

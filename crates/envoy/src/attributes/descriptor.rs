@@ -19,12 +19,12 @@ pub(crate) fn descriptor_attributes(
     bag: Bag,
 ) -> Result<Bag, AttributeError> {
     let mut attributes = AttributeBuilder::new(bag);
-    attributes.set("context.reporter.kind", "inbound");
-    attributes.set_with("context.time", || Some(SystemTime::now()));
-    attributes.set_text("ratelimit.domain", domain);
+    attributes.set(standard!("context.reporter.kind"), "inbound");
+    attributes.set_with(standard!("context.time"), || Some(SystemTime::now()));
+    attributes.set_text(standard!("ratelimit.domain"), domain);
     let entries = descriptor.entries.iter().map(|entry| (entry.key.as_str(), trimmed(&entry.value)));
-    attributes.set_with("ratelimit.descriptor", || Some(entries.clone().collect::<StringMap>()));
-    attributes.set_some("destination.namespace", namespace);
+    attributes.set_with(standard!("ratelimit.descriptor"), || Some(entries.clone().collect::<StringMap>()));
+    attributes.set_some(standard!("destination.namespace"), namespace);
     attributes.set_configured("descriptor entry", entries)?;
     Ok(attributes.finish())
 }

@@ -1,6 +1,6 @@
 //! Attributes of entries of access logs.
 
-use mixer_adapter_engine::attribute::{AttributeValue, Bag, StringMap};
+use mixer_adapter_engine::attribute::{AttributeValue, Bag, Standard, StringMap};
 use prost_types::{Struct, Timestamp, value::Kind};
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     host::service_host,
     metadata::set_metadata,
     node::LogSender,
-    peer::set_peers,
+    peer::{DESTINATION, SOURCE, set_peers},
     principal::{self, set_forwarded_source},
     request::{HttpParts, set_http, set_service},
 };
@@ -51,17 +51,17 @@ pub(crate) fn http_attributes(
     let authority = request.map_or("", |request| &request.authority);
     if let Some(common) = common {
         set_common(&mut attributes, common, authority, sender, options);
-        attributes.set_some("request.time", common.start_time);
-        attributes.set_some("context.time", common.start_time);
-        attributes.set_with("response.duration", || {
+        attributes.set_some(standard!("request.time"), common.start_time);
+        attributes.set_some(standard!("context.time"), common.start_time);
+        attributes.set_with(standard!("response.duration"), || {
             common.duration.or(common.time_to_last_downstream_tx_byte).and_then(length)
         });
-        attributes.set_with("response.time", || {
+        attributes.set_with(standard!("response.time"), || {
             let first = common.time_to_first_upstream_rx_byte.or(common.time_to_first_downstream_tx_byte);
             later(common.start_time, first)
         });
         if request.is_none_or(|request| request.request_id.is_empty()) {
-            attributes.set_text("request.id", &common.stream_id);
+            attributes.set_text(standard!("request.id"), &common.stream_id);
         }
     }
     if options.trust_forwarded_client_cert
@@ -87,31 +87,34 @@ pub(crate) fn tcp_attributes(
     options: &MappingOptions,
 ) -> Result<Bag, AttributeError> {
     let mut attributes = AttributeBuilder::new(bag);
-    attributes.set("context.protocol", "tcp");
+    attributes.set(standard!("context.protocol"), "tcp");
     let common = entry.common_properties.as_ref();
     if let Some(common) = common {
         set_common(&mut attributes, common, "", sender, options);
-        attributes.set_text("connection.id", &common.stream_id);
+        attributes.set_text(standard!("connection.id"), &common.stream_id);
         let event = match common.access_log_type() {
             AccessLogType::TcpUpstreamConnected | AccessLogType::TcpConnectionStart => Some("open"),
             AccessLogType::TcpPeriodic => Some("continue"),
             AccessLogType::TcpConnectionEnd => Some("close"),
             _ => None,
         };
-        attributes.set_some("connection.event", event);
-        attributes.set_some("context.time", later(common.start_time, common.duration).or(common.start_time));
+        attributes.set_some(standard!("connection.event"), event);
+        attributes.set_some(
+            standard!("context.time"),
+            later(common.start_time, common.duration).or(common.start_time),
+        );
         // Without a type it is the entry at the end, which Envoy writes by default.
         let is_closed = !matches!(event, Some("open" | "continue"));
         if is_closed {
-            attributes.set_some("connection.duration", common.duration.and_then(length));
+            attributes.set_some(standard!("connection.duration"), common.duration.and_then(length));
         }
         if let Some(bytes) = &entry.connection_properties {
             let (received, sent) = (bytes.received_bytes, bytes.sent_bytes);
-            attributes.set("connection.received.bytes_total", number(received));
-            attributes.set("connection.sent.bytes_total", number(sent));
+            attributes.set(standard!("connection.received.bytes_total"), number(received));
+            attributes.set(standard!("connection.sent.bytes_total"), number(sent));
             if let Some((received, sent)) = sender.difference(&common.stream_id, received, sent, is_closed) {
-                attributes.set("connection.received.bytes", number(received));
-                attributes.set("connection.sent.bytes", number(sent));
+                attributes.set(standard!("connection.received.bytes"), number(received));
+                attributes.set(standard!("connection.sent.bytes"), number(sent));
             }
         }
     }
@@ -137,18 +140,22 @@ fn set_common(
     options: &MappingOptions,
 ) {
     let is_outbound = common.upstream_cluster.starts_with("outbound|");
-    attributes.set("context.reporter.kind", if is_outbound { "outbound" } else { "inbound" });
-    attributes.set_some("context.reporter.uid", sender.uid.as_deref());
-    attributes.set_some("context.timestamp", common.start_time);
-    attributes.set_address("source.ip", "source.port", common.downstream_direct_remote_address.as_ref());
-    attributes.set_with("origin.ip", || {
+    attributes.set(standard!("context.reporter.kind"), if is_outbound { "outbound" } else { "inbound" });
+    attributes.set_some(standard!("context.reporter.uid"), sender.uid.as_deref());
+    attributes.set_some(standard!("context.timestamp"), common.start_time);
+    attributes.set_address(
+        standard!("source.ip"),
+        standard!("source.port"),
+        common.downstream_direct_remote_address.as_ref(),
+    );
+    attributes.set_with(standard!("origin.ip"), || {
         let direct = common.downstream_direct_remote_address.as_ref();
         Some(socket(common.downstream_remote_address.as_ref().or(direct))?.0)
     });
     let destination =
         if is_outbound { &common.upstream_remote_address } else { &common.downstream_local_address };
-    attributes.set_address("destination.ip", "destination.port", destination.as_ref());
-    attributes.set_with("context.proxy_error_code", || {
+    attributes.set_address(standard!("destination.ip"), standard!("destination.port"), destination.as_ref());
+    attributes.set_with(standard!("context.proxy_error_code"), || {
         Some(short_names(&common.response_flags.unwrap_or_default()))
     });
     if let Some(tls) = &common.tls_properties {
@@ -161,36 +168,16 @@ fn set_common(
     let authority = upstream.unwrap_or(authority);
     // A check of an invalid host fails; its entry has the host as it was sent.
     let host = service_host(authority).unwrap_or_else(|_| authority.to_ascii_lowercase());
-    attributes.set_text("destination.service.host", &host);
+    attributes.set_text(standard!("destination.service.host"), &host);
     set_sender(attributes, sender, if is_outbound { SOURCE } else { DESTINATION });
     set_peers(attributes, &common.filter_state_objects);
     if let Some(namespace) = options.namespaces.find(&host) {
-        attributes.set("destination.namespace", namespace);
+        attributes.set(standard!("destination.namespace"), namespace);
     }
 }
 
-/// The attributes of a workload, on each side.
-const SOURCE: [&str; 7] = [
-    "source.name",
-    "source.uid",
-    "source.namespace",
-    "source.workload.name",
-    "source.workload.namespace",
-    "source.owner",
-    "source.labels",
-];
-const DESTINATION: [&str; 7] = [
-    "destination.name",
-    "destination.uid",
-    "destination.namespace",
-    "destination.workload.name",
-    "destination.workload.namespace",
-    "destination.owner",
-    "destination.labels",
-];
-
 /// Sets the workload on the sender's side.
-fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: [&str; 7]) {
+fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: [Standard; 7]) {
     let [name, uid, namespace, workload, workload_namespace, owner, labels] = side;
     attributes.set_with(name, || sender.pod.as_deref());
     attributes.set_with(uid, || sender.uid.as_deref());
@@ -202,11 +189,11 @@ fn set_sender(attributes: &mut AttributeBuilder, sender: &LogSender, side: [&str
 }
 
 fn set_tls(attributes: &mut AttributeBuilder, tls: &TlsProperties) {
-    attributes.set_text("connection.requested_server_name", &tls.tls_sni_hostname);
+    attributes.set_text(standard!("connection.requested_server_name"), &tls.tls_sni_hostname);
     let peer = tls.peer_certificate_properties.as_ref();
     let has_certificate =
         peer.is_some_and(|peer| !peer.subject.is_empty() || !peer.subject_alt_name.is_empty());
-    attributes.set("connection.mtls", has_certificate);
+    attributes.set(standard!("connection.mtls"), has_certificate);
     if let Some(name) = peer.and_then(certificate_name) {
         principal::set_source(attributes, name);
     }
@@ -237,15 +224,17 @@ fn decision(metadata: Option<&Metadata>) -> Option<&Struct> {
 
 fn set_decision(attributes: &mut AttributeBuilder, decision: &Struct) {
     if let Some(Kind::NumberValue(code)) = field(decision, "code") {
-        attributes.set("check.error_code", *code as i64);
+        attributes.set(standard!("check.error_code"), *code as i64);
     }
-    for (attribute, name) in
-        [("check.error_message", "message"), ("check.decision_id", "decision_id"), ("check.rules", "rules")]
-    {
+    for (attribute, name) in [
+        (standard!("check.error_message"), "message"),
+        (standard!("check.decision_id"), "decision_id"),
+        (standard!("check.rules"), "rules"),
+    ] {
         attributes.set_some(attribute, text(decision, name));
     }
     // Names that access logs do not have, such as DNS names.
-    if !attributes.has("source.principal")
+    if !attributes.has(standard!("source.principal"))
         && let Some(name) = text(decision, "source_principal")
     {
         principal::set_source(attributes, name);
@@ -287,10 +276,13 @@ fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestPropertie
         Some(value) => Some(value.into()),
         None => fields.iter().find(|(field, _)| *field == name).map(|(_, value)| (*value).into()),
     });
-    attributes.set_text("request.id", &request.request_id);
-    attributes.set("request.size", number(request.request_body_bytes));
-    attributes.set("request.total_size", number(request.request_headers_bytes + request.request_body_bytes));
-    attributes.set_with("request.headers", || {
+    attributes.set_text(standard!("request.id"), &request.request_id);
+    attributes.set(standard!("request.size"), number(request.request_body_bytes));
+    attributes.set(
+        standard!("request.total_size"),
+        number(request.request_headers_bytes + request.request_body_bytes),
+    );
+    attributes.set_with(standard!("request.headers"), || {
         let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
         let sent = request.request_headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Some(fields.chain(sent).collect::<StringMap>())
@@ -298,23 +290,26 @@ fn set_request(attributes: &mut AttributeBuilder, request: &HttpRequestPropertie
 }
 
 fn set_response(attributes: &mut AttributeBuilder, response: &HttpResponseProperties) {
-    attributes.set_some("response.code", response.response_code.map(i64::from));
-    attributes.set("response.size", number(response.response_body_bytes));
+    attributes.set_some(standard!("response.code"), response.response_code.map(i64::from));
+    attributes.set(standard!("response.size"), number(response.response_body_bytes));
     let total = response.response_headers_bytes + response.response_body_bytes;
-    attributes.set("response.total_size", number(total));
-    for (attribute, name) in
-        [("response.grpc_status", "grpc-status"), ("response.grpc_message", "grpc-message")]
-    {
+    attributes.set(standard!("response.total_size"), number(total));
+    for (attribute, name) in [
+        (standard!("response.grpc_status"), "grpc-status"),
+        (standard!("response.grpc_message"), "grpc-message"),
+    ] {
         attributes.set_with(attribute, || {
             let trailer = response.response_trailers.get(name);
             trailer.or_else(|| response.response_headers.get(name)).map(String::as_str)
         });
     }
     // The entry is the only trace of a request whose check failed.
-    if response.response_code_details.starts_with(CHECK_FAILED) && !attributes.has("check.error_message") {
-        attributes.set_text("check.error_message", &response.response_code_details);
+    if response.response_code_details.starts_with(CHECK_FAILED)
+        && !attributes.has(standard!("check.error_message"))
+    {
+        attributes.set_text(standard!("check.error_message"), &response.response_code_details);
     }
-    attributes.set_with("response.headers", || {
+    attributes.set_with(standard!("response.headers"), || {
         let headers = response.response_headers.iter().chain(&response.response_trailers);
         let headers: StringMap = headers.map(|(name, value)| (name.as_str(), value.as_str())).collect();
         (!headers.is_empty()).then_some(headers)

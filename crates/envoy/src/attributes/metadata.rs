@@ -22,7 +22,7 @@ pub(super) fn set_metadata(
     let Some(metadata) = metadata else { return Ok(()) };
     let filters = &metadata.filter_metadata;
     for (filter, values) in filters {
-        attributes.set_with(filter, || Some(flatten(values)));
+        attributes.set_map(filter, || flatten(values));
     }
     if let Some(values) = filters.get(ISTIO) {
         set_authentication(attributes, values);
@@ -31,9 +31,11 @@ pub(super) fn set_metadata(
         set_claims(attributes, claims);
     }
     if let Some(values) = filters.get(RBAC) {
-        attributes.set_some("rbac.permissive.response_code", text(values, "shadow_engine_result"));
-        attributes
-            .set_some("rbac.permissive.effective_policy_id", text(values, "shadow_effective_policy_id"));
+        attributes.set_some(standard!("rbac.permissive.response_code"), text(values, "shadow_engine_result"));
+        attributes.set_some(
+            standard!("rbac.permissive.effective_policy_id"),
+            text(values, "shadow_effective_policy_id"),
+        );
     }
     match filters.get(METADATA) {
         None => Ok(()),
@@ -50,15 +52,15 @@ pub(super) fn set_metadata(
 
 /// Sets the attributes that Istio's filter names like attributes.
 fn set_authentication(attributes: &mut AttributeBuilder, values: &Struct) {
-    for name in [
-        "request.auth.principal",
-        "request.auth.audiences",
-        "request.auth.presenter",
-        "request.auth.raw_claims",
+    for attribute in [
+        standard!("request.auth.principal"),
+        standard!("request.auth.audiences"),
+        standard!("request.auth.presenter"),
+        standard!("request.auth.raw_claims"),
     ] {
-        attributes.set_some(name, text(values, name));
+        attributes.set_some(attribute, text(values, attribute.name()));
     }
-    attributes.set_with("request.auth.claims", || match kind(values, "request.auth.claims") {
+    attributes.set_with(standard!("request.auth.claims"), || match kind(values, "request.auth.claims") {
         Some(Kind::StructValue(claims)) => Some(flatten(claims)),
         _ => None,
     });
@@ -74,12 +76,12 @@ fn token(values: &Struct) -> Option<&Struct> {
 
 fn set_claims(attributes: &mut AttributeBuilder, claims: &Struct) {
     if let (Some(issuer), Some(subject)) = (text(claims, "iss"), text(claims, "sub")) {
-        attributes.set("request.auth.principal", format!("{issuer}/{subject}"));
+        attributes.set(standard!("request.auth.principal"), format!("{issuer}/{subject}"));
     }
-    attributes.set_with("request.auth.audiences", || claims.fields.get("aud").and_then(joined));
-    attributes.set_with("request.auth.presenter", || text(claims, "azp"));
-    attributes.set_with("request.auth.claims", || Some(flatten(claims)));
-    attributes.set_with("request.auth.raw_claims", || Some(json(claims).to_string()));
+    attributes.set_with(standard!("request.auth.audiences"), || claims.fields.get("aud").and_then(joined));
+    attributes.set_with(standard!("request.auth.presenter"), || text(claims, "azp"));
+    attributes.set_with(standard!("request.auth.claims"), || Some(flatten(claims)));
+    attributes.set_with(standard!("request.auth.raw_claims"), || Some(json(claims).to_string()));
 }
 
 /// Returns the values that have a text: scalars, and lists of them joined by commas.

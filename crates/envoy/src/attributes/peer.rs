@@ -4,16 +4,36 @@
 use std::collections::BTreeMap;
 
 use mixer_adapter_core::proto::Any;
-use mixer_adapter_engine::attribute::AttributeValue;
+use mixer_adapter_engine::attribute::{AttributeValue, Standard};
 use prost::Message as _;
 use prost_types::Struct;
 
 use super::{builder::AttributeBuilder, metadata::scalar, node::labels};
 
+/// The attributes of a workload, on each side.
+pub(super) const SOURCE: [Standard; 7] = [
+    standard!("source.name"),
+    standard!("source.uid"),
+    standard!("source.namespace"),
+    standard!("source.workload.name"),
+    standard!("source.workload.namespace"),
+    standard!("source.owner"),
+    standard!("source.labels"),
+];
+pub(super) const DESTINATION: [Standard; 7] = [
+    standard!("destination.name"),
+    standard!("destination.uid"),
+    standard!("destination.namespace"),
+    standard!("destination.workload.name"),
+    standard!("destination.workload.namespace"),
+    standard!("destination.owner"),
+    standard!("destination.labels"),
+];
+
 /// The objects of each side, of Istio since 1.24 and of earlier releases.
-const PEERS: [(&str, [&str; 2]); 2] = [
-    ("source", ["downstream_peer", "wasm.downstream_peer"]),
-    ("destination", ["upstream_peer", "wasm.upstream_peer"]),
+const PEERS: [([Standard; 7], [&str; 2]); 2] = [
+    (SOURCE, ["downstream_peer", "wasm.downstream_peer"]),
+    (DESTINATION, ["upstream_peer", "wasm.upstream_peer"]),
 ];
 
 /// Sets the workloads of peers. Certificates and the sender's node take precedence.
@@ -30,23 +50,19 @@ fn structure(object: &Any) -> Option<Struct> {
     (object.message_name() == "google.protobuf.Struct").then(|| Struct::decode(&*object.value).ok()).flatten()
 }
 
-fn set_peer(attributes: &mut AttributeBuilder, side: &str, peer: &Struct) {
+fn set_peer(attributes: &mut AttributeBuilder, side: [Standard; 7], peer: &Struct) {
     let [name, namespace, workload] = ["name", "namespace", "workload"]
         .map(|name| peer.fields.get(name).and_then(scalar).filter(|text| !text.is_empty()));
     let uid = name.as_ref().zip(namespace.as_ref());
     let uid = uid.map(|(name, namespace)| format!("kubernetes://{name}.{namespace}"));
-    let values: [(&str, Option<AttributeValue>); 6] = [
-        ("uid", uid.map(Into::into)),
-        ("workload.namespace", workload.as_ref().and(namespace.clone()).map(Into::into)),
-        ("workload.name", workload.map(Into::into)),
-        ("name", name.map(Into::into)),
-        ("namespace", namespace.map(Into::into)),
-        ("labels", labels(peer, "labels").map(Into::into)),
-    ];
-    for (name, value) in values {
-        let name = format!("{side}.{name}");
-        if !attributes.has(&name) {
-            attributes.set_some(&name, value);
+    let workload_namespace = workload.as_ref().and(namespace.clone());
+    // A peer has no owner.
+    let texts = [name, uid, namespace, workload, workload_namespace, None];
+    let values = texts.map(|text| text.map(AttributeValue::from)).into_iter();
+    let values = values.chain([labels(peer, "labels").map(AttributeValue::from)]);
+    for (attribute, value) in side.into_iter().zip(values) {
+        if !attributes.has(attribute) {
+            attributes.set_some(attribute, value);
         }
     }
 }

@@ -33,23 +33,23 @@ impl<'a> Principal<'a> {
 /// Sets the attributes of the client's name.
 pub(super) fn set_source(attributes: &mut AttributeBuilder, name: &str) {
     let Some(principal) = Principal::parse(name) else { return };
-    attributes.set("source.principal", principal.name);
-    attributes.set("source.user", principal.name);
-    attributes.set_some("source.namespace", principal.namespace);
-    attributes.set_some("source.serviceAccount", principal.service_account);
+    attributes.set(standard!("source.principal"), principal.name);
+    attributes.set(standard!("source.user"), principal.name);
+    attributes.set_some(standard!("source.namespace"), principal.namespace);
+    attributes.set_some(standard!("source.serviceAccount"), principal.service_account);
 }
 
 /// Sets the attributes of the name of Envoy's own certificate.
 pub(super) fn set_destination(attributes: &mut AttributeBuilder, name: &str) {
     let Some(principal) = Principal::parse(name) else { return };
-    attributes.set("destination.principal", principal.name);
-    attributes.set_some("destination.namespace", principal.namespace);
-    attributes.set_some("destination.serviceAccount", principal.service_account);
+    attributes.set(standard!("destination.principal"), principal.name);
+    attributes.set_some(standard!("destination.namespace"), principal.namespace);
+    attributes.set_some(standard!("destination.serviceAccount"), principal.service_account);
 }
 
 /// Sets the client's name from the header `x-forwarded-client-cert`, unless the connection has one.
 pub(super) fn set_forwarded_source(attributes: &mut AttributeBuilder, header: Option<&str>) {
-    if !attributes.has("source.principal")
+    if !attributes.has(standard!("source.principal"))
         && let Some(uri) = header.and_then(forwarded_uri)
     {
         set_source(attributes, uri);

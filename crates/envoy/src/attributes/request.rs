@@ -26,23 +26,23 @@ pub(super) fn set_http<'r>(
     parts: HttpParts<'r>,
     header: impl Fn(&str) -> Option<Cow<'r, str>>,
 ) {
-    attributes.set_with("context.protocol", || {
+    attributes.set_with(standard!("context.protocol"), || {
         Some(if is_grpc(header("content-type").as_deref()) { "grpc" } else { "http" })
     });
-    attributes.set_text("request.method", parts.method);
-    attributes.set_text("request.host", parts.host);
-    attributes.set_text("request.scheme", parts.scheme);
-    attributes.set_text("request.path", parts.path);
+    attributes.set_text(standard!("request.method"), parts.method);
+    attributes.set_text(standard!("request.host"), parts.host);
+    attributes.set_text(standard!("request.scheme"), parts.scheme);
+    attributes.set_text(standard!("request.path"), parts.path);
     let (path, query) = split(parts.path);
-    attributes.set_text("request.url_path", path);
-    attributes.set_with("request.query_params", || {
+    attributes.set_text(standard!("request.url_path"), path);
+    attributes.set_with(standard!("request.query_params"), || {
         // The first of several values of a parameter applies; a map takes the last.
         let parameters: Vec<(&str, &str)> = parameters(query?).collect();
         Some(parameters.into_iter().rev().collect::<StringMap>())
     });
-    attributes.set_with("request.referer", || filled(header("referer")));
-    attributes.set_with("request.useragent", || filled(header("user-agent")));
-    attributes.set_with("request.api_key", || {
+    attributes.set_with(standard!("request.referer"), || filled(header("referer")));
+    attributes.set_with(standard!("request.useragent"), || filled(header("user-agent")));
+    attributes.set_with(standard!("request.api_key"), || {
         filled(header("x-api-key")).or_else(|| {
             ["key", "api_key"].iter().find_map(|name| {
                 filled(parameters(query?).find(|(known, _)| known == name).map(|(_, value)| value.into()))
@@ -62,15 +62,19 @@ pub(crate) fn is_grpc(content_type: Option<&str>) -> bool {
 
 /// Sets the name and the namespace of the service by its host.
 pub(super) fn set_service(attributes: &mut AttributeBuilder) {
-    if !attributes.holds("destination.service.name") && !attributes.holds("destination.service.namespace") {
+    if !attributes.holds(standard!("destination.service.name"))
+        && !attributes.holds(standard!("destination.service.namespace"))
+    {
         return;
     }
-    let Some(host) = attributes.text("destination.service.host").map(str::to_owned) else { return };
-    let (name, namespace) = service_name(&host, attributes.text("destination.namespace"));
-    if !attributes.has("destination.service.name") {
-        attributes.set("destination.service.name", name);
+    let Some(host) = attributes.text(standard!("destination.service.host")).map(str::to_owned) else {
+        return;
+    };
+    let (name, namespace) = service_name(&host, attributes.text(standard!("destination.namespace")));
+    if !attributes.has(standard!("destination.service.name")) {
+        attributes.set(standard!("destination.service.name"), name);
     }
-    if !attributes.has("destination.service.namespace") {
-        attributes.set_some("destination.service.namespace", namespace.map(AttributeValue::from));
+    if !attributes.has(standard!("destination.service.namespace")) {
+        attributes.set_some(standard!("destination.service.namespace"), namespace.map(AttributeValue::from));
     }
 }
