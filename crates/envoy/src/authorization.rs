@@ -108,9 +108,9 @@ impl Services {
         self.mixer.counts().request(request.counts());
         origin.cache = request.cache_use().cloned();
         origin.attributes = logged.and_then(|logged| logged.attributes(request.attributes()));
-        self.missing.note_check(context, |name| {
-            let declared = request.vocabulary().find(name);
-            declared.is_some_and(|declared| request.references().includes(declared.slot))
+        self.missing.note_check(context, |attribute| {
+            let slot = request.vocabulary().slot(attribute);
+            slot.is_some_and(|slot| request.references().includes(slot))
         });
         if let Some(mut shadow) = shadow {
             shadow.add_check(&answer, &origin.failed);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use mixer_adapter_engine::attribute::Standard;
+
 use crate::{
     metadata::METADATA,
     proto::envoy::{
@@ -77,19 +79,22 @@ impl State {
 
 impl MissingSettings {
     /// Records the data of a check; `reads` returns whether rules have read an attribute.
-    pub(crate) fn note_check(&self, context: &AttributeContext, reads: impl Fn(&str) -> bool) {
+    pub(crate) fn note_check(&self, context: &AttributeContext, reads: impl Fn(Standard) -> bool) {
         if !self.has_checked.load(Relaxed) {
             self.has_checked.store(true, Relaxed);
         }
         if let Some(http) = context.request.as_ref().and_then(|request| request.http.as_ref()) {
             let body = !http.body.is_empty() || !http.raw_body.is_empty();
-            self.note(Setting::Body, body, || reads("request.body") && declares_body(http));
+            self.note(Setting::Body, body, || reads(standard!("request.body")) && declares_body(http));
             let token = metadata_of(context.metadata_context.as_ref(), JWT_AUTHN);
-            self.note(Setting::Token, token, || reads("request.auth.principal") && has_bearer(http));
+            self.note(Setting::Token, token, || {
+                reads(standard!("request.auth.principal")) && has_bearer(http)
+            });
         }
         self.note(Setting::ServerName, context.tls_session.is_some(), || {
             let mut peers = [&context.source, &context.destination].into_iter().flatten();
-            reads("connection.requested_server_name") && peers.any(|peer| !peer.principal.is_empty())
+            reads(standard!("connection.requested_server_name"))
+                && peers.any(|peer| !peer.principal.is_empty())
         });
     }
 
@@ -165,7 +170,7 @@ mod tests {
     }
 
     fn repeated(settings: &MissingSettings, context: &AttributeContext, read: &str) {
-        (0..PATIENCE).for_each(|_| settings.note_check(context, |name| name == read));
+        (0..PATIENCE).for_each(|_| settings.note_check(context, |attribute| attribute.name() == read));
     }
 
     /// The only setting that is missing.

@@ -223,7 +223,7 @@ fn log_failures(mixer: &Mixer, count: usize, failures: &FailureTexts, failed: &F
 
 /// Returns the id of the decision on the request of an entry.
 fn logged_id(bag: &Bag) -> Option<&str> {
-    match bag.at(bag.vocabulary().find("check.decision_id")?.slot)? {
+    match bag.standard(standard!("check.decision_id"))? {
         AttributeValue::String(id) if is_decision_id(id) => Some(id),
         _ => None,
     }
