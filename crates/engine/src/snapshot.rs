@@ -2,10 +2,12 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use foldhash::fast::RandomState;
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, UsedSlots, Vocabulary},
@@ -41,6 +43,8 @@ pub struct Snapshot {
     pub(crate) strict_cache: Option<CheckCache>,
     /// The checks that the caches answer.
     pub(crate) cached_checks: CachedChecks,
+    /// The namespaces whose checks the caches answer; `None` for all.
+    pub(crate) cached: Option<HashSet<Box<str>, RandomState>>,
     /// The counters of the caches, shared by successive snapshots.
     pub(crate) cache_counts: Arc<CacheCounts>,
     /// The counters of rules, handlers and instances, shared by successive snapshots.
@@ -173,6 +177,7 @@ impl Snapshot {
             cache: None,
             strict_cache: None,
             cached_checks: CachedChecks::default(),
+            cached: Some(HashSet::default()),
             cache_counts: Arc::default(),
             resource_counts: Arc::default(),
             has_faults: false,
@@ -186,8 +191,23 @@ impl Snapshot {
         }
     }
 
+    /// Decides which checks the caches answer: all, if the rules that apply to every request cost enough.
+    pub(crate) fn decide_caching(&mut self) {
+        let cached = self
+            .checked_namespaces()
+            .into_iter()
+            .filter(|namespace| self.cache_reason(namespace).is_cached());
+        self.cached = (!self.cache_reason(OTHERS).is_cached()).then(|| cached.map(Box::from).collect());
+    }
+
+    /// Returns the namespaces with rules that a check evaluates.
+    fn checked_namespaces(&self) -> BTreeSet<&str> {
+        let tables = [&self.checks, &self.generators].into_iter();
+        tables.flat_map(|table| table.by_namespace.keys().map(|name| &**name)).collect()
+    }
+
     /// Returns why the checks of a namespace are cached, or not.
-    pub(crate) fn cache_reason(&self, namespace: &str) -> CacheReason<'_> {
+    fn cache_reason(&self, namespace: &str) -> CacheReason<'_> {
         if self.cached_checks == CachedChecks::All {
             return CacheReason::All;
         }
@@ -209,10 +229,7 @@ impl Snapshot {
 
     /// Returns for each namespace whether its checks are cached; first `*`, then at most `max` with rules in alphabetical order.
     pub fn cached_namespaces(&self, max: usize) -> Vec<NamespaceCaching> {
-        let tables = [&self.checks, &self.generators].into_iter();
-        let with_rules: BTreeSet<&str> =
-            tables.flat_map(|table| table.by_namespace.keys().map(|name| &**name)).collect();
-        let namespaces = std::iter::once(OTHERS).chain(with_rules.into_iter().take(max));
+        let namespaces = std::iter::once(OTHERS).chain(self.checked_namespaces().into_iter().take(max));
         let caching = namespaces.map(|namespace| {
             let reason = self.cache_reason(namespace);
             NamespaceCaching {

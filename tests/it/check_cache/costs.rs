@@ -6,7 +6,7 @@ use mixer_adapter_engine::{CachedChecks, build::BuildOptions};
 
 use super::{
     STALE,
-    backend::{CACHE, Subject, path},
+    backend::{Attributes, CACHE, Subject, path},
     rule,
 };
 
@@ -76,4 +76,9 @@ async fn each_namespace_has_a_reason_why_its_checks_are_cached() {
     ];
     assert_eq!(shown, expected);
     assert_eq!(subject.snapshot().cached_namespaces(2).len(), 3);
+    for (namespace, is_cached, _) in &expected {
+        let attributes = Attributes { namespace: Some(*namespace), ..path("/path") };
+        let (_, used) = subject.check_until(&attributes, None).await;
+        assert_eq!(used.is_some(), *is_cached, "{namespace}");
+    }
 }

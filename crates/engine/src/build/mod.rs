@@ -313,6 +313,7 @@ impl SnapshotBuilder {
         snapshot.cache = CheckCache::new(options.check_cache, cache_counts.clone());
         snapshot.strict_cache = CheckCache::new(options.strict_check_cache, cache_counts.clone());
         snapshot.cached_checks = options.cached_checks;
+        snapshot.decide_caching();
         snapshot.cache_counts = cache_counts;
         if !self.shadow.rules.is_empty() {
             let former = former.and_then(|former| former.shadow.as_deref());

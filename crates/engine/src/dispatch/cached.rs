@@ -24,7 +24,8 @@ impl<'s> Request<'s> {
         // A trace shows an evaluation.
         let mut cache = cache.as_ref().filter(|_| !self.is_traced());
         if let Some(bypassed) = cache
-            && !snapshot.cache_reason(&self.namespace).is_cached()
+            && let Some(cached) = &snapshot.cached
+            && !cached.contains(self.namespace.as_str())
         {
             bypassed.counts().request(CacheOutcome::Bypassed);
             cache = None;
