@@ -2,13 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Write as _},
+    fmt,
     str::FromStr,
 };
 
 use crate::{
     facts::{Facts, line},
-    version::{PackageVersion, Raise, SemanticVersion, first, raised},
+    version::{PackageVersion, SemanticVersion, first},
     violation::{Exception, Rule},
 };
 
@@ -98,14 +98,16 @@ impl Baseline {
         match self.files.get(name) {
             None => first(PackageVersion::of(&file.package).map_or(1, |version| version.major)),
             Some(published) if published.hash == file.hash => published.version,
-            Some(published) => raised(published.version, self.raise_of(name, facts)),
+            Some(PublishedFile { version, .. }) if self.has_additions(name, facts) => {
+                SemanticVersion { minor: version.minor + 1, patch: 0, ..*version }
+            }
+            Some(PublishedFile { version, .. }) => SemanticVersion { patch: version.patch + 1, ..*version },
         }
     }
 
-    fn raise_of(&self, file: &str, facts: &Facts) -> Raise {
-        let published = facts.facts.iter().filter(|(_, fact)| fact.file == file && !fact.free);
-        let added = published.into_iter().any(|(key, _)| !self.facts.contains_key(key));
-        if added { Raise::Minor } else { Raise::Patch }
+    fn has_additions(&self, file: &str, facts: &Facts) -> bool {
+        let mut published = facts.facts.iter().filter(|(_, fact)| fact.file == file && !fact.free);
+        published.any(|(key, _)| !self.facts.contains_key(key))
     }
 }
 
@@ -118,11 +120,7 @@ impl fmt::Display for Baseline {
         lines.extend(self.facts.iter().map(|(key, value)| line(key, value)));
         lines.extend(self.exceptions.iter().map(|exception| format!("allow {exception}")));
         lines.extend(self.held.iter().map(|package| format!("hold {package}")));
-        let mut text = String::new();
-        for line in lines {
-            writeln!(text, "{line}")?;
-        }
-        f.write_str(&text)
+        lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 

@@ -60,21 +60,6 @@ pub(crate) const fn first(major: u32) -> SemanticVersion {
     SemanticVersion { major, minor: 0, patch: 0 }
 }
 
-/// Returns the version after a change.
-pub(crate) const fn raised(version: SemanticVersion, by: Raise) -> SemanticVersion {
-    match by {
-        Raise::Patch => SemanticVersion { patch: version.patch + 1, ..version },
-        Raise::Minor => SemanticVersion { minor: version.minor + 1, patch: 0, ..version },
-    }
-}
-
-/// The part of a version that a compatible change raises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Raise {
-    Patch,
-    Minor,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
