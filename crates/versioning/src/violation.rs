@@ -2,10 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::Serialize;
+use serde::{
+    Deserialize, Serialize,
+    de::{IntoDeserializer as _, value},
+};
 
-/// A rule of the versioning policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// A rule of the versioning policy, displayed as exceptions name it, `package-name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Rule {
@@ -37,33 +40,9 @@ pub enum Rule {
     NotRecorded,
 }
 
-/// The rules, with the names that exceptions use.
-const NAMES: [(Rule, &str); 13] = [
-    (Rule::Removed, "removed"),
-    (Rule::Renamed, "renamed"),
-    (Rule::Changed, "changed"),
-    (Rule::Reserved, "reserved"),
-    (Rule::Validation, "validation"),
-    (Rule::Mark, "mark"),
-    (Rule::PackageName, "package-name"),
-    (Rule::LessStable, "less-stable"),
-    (Rule::NotLatest, "not-latest"),
-    (Rule::OneDefinition, "one-definition"),
-    (Rule::Version, "version"),
-    (Rule::NextVersion, "next-version"),
-    (Rule::NotRecorded, "not-recorded"),
-];
-
-impl Rule {
-    /// Returns the name that exceptions use, `package-name`.
-    pub fn name(self) -> &'static str {
-        NAMES.iter().find(|(rule, _)| *rule == self).map_or("", |(_, name)| name)
-    }
-}
-
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
@@ -79,9 +58,10 @@ pub struct Exception {
 
 /// A text that is not an exception.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an exception; write it like \"removed a.v1.Message.field\", with one of the rules {rules}", rules = NAMES.map(|(_, name)| name).join(", "))]
+#[error("`{text}` is not an exception; write it like \"removed a.v1.Message.field\": {reason}")]
 pub struct ExceptionError {
     text: String,
+    reason: String,
 }
 
 impl fmt::Display for Exception {
@@ -96,9 +76,13 @@ impl FromStr for Exception {
     fn from_str(text: &str) -> Result<Self, ExceptionError> {
         let (name, element) = text.split_once(' ').unwrap_or((text, ""));
         let element = element.trim();
-        match NAMES.into_iter().find(|(_, rule_name)| *rule_name == name) {
-            Some((rule, _)) if !element.is_empty() => Ok(Self { rule, element: element.to_owned() }),
-            _ => Err(ExceptionError { text: text.to_owned() }),
+        let rule: Result<_, value::Error> = Rule::deserialize(name.into_deserializer());
+        match rule {
+            Ok(rule) if !element.is_empty() => Ok(Self { rule, element: element.to_owned() }),
+            Ok(_) => {
+                Err(ExceptionError { text: text.to_owned(), reason: "the element is missing".to_owned() })
+            }
+            Err(error) => Err(ExceptionError { text: text.to_owned(), reason: error.to_string() }),
         }
     }
 }
