@@ -129,24 +129,14 @@ impl Error for AdapterError {
 
 impl From<anyhow::Error> for AdapterError {
     fn from(error: anyhow::Error) -> Self {
-        Self {
-            code: Code::Internal,
-            message: format!("{error:#}"),
-            violations: Vec::new(),
-            details: Vec::new(),
-            source: Some(error.into()),
-        }
+        let shown = Self::new(Code::Internal, format!("{error:#}"));
+        Self { source: Some(error.into()), ..shown }
     }
 }
 
 impl From<ConfigErrors> for AdapterError {
     fn from(errors: ConfigErrors) -> Self {
-        Self {
-            code: Code::InvalidArgument,
-            message: errors.to_string(),
-            violations: errors.into_violations(),
-            details: Vec::new(),
-            source: None,
-        }
+        let shown = Self::invalid(errors.to_string());
+        Self { violations: errors.into_violations(), ..shown }
     }
 }
