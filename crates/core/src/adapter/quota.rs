@@ -7,7 +7,7 @@ use std::time::Duration;
 /// let request = QuotaRequest::new(5).with_best_effort().with_dedup_id("a-1");
 /// assert_eq!((request.amount, request.best_effort), (5, true));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaRequest {
     /// The amount requested; a negative amount is given back.
@@ -37,14 +37,7 @@ pub struct LimitOverride {
 impl QuotaRequest {
     /// Requests `amount` without best effort and without a deduplication id.
     pub fn new(amount: i64) -> Self {
-        Self {
-            amount,
-            best_effort: false,
-            dedup_id: String::new(),
-            report_limit: false,
-            past_limit: false,
-            limit: None,
-        }
+        Self { amount, ..Self::default() }
     }
 
     /// Accepts a part of the amount.
