@@ -20,14 +20,9 @@ pub enum Variety {
 impl Variety {
     /// Returns the variety with a number in extensions.proto.
     pub fn from_number(number: i32) -> Option<Self> {
-        Some(match number {
-            0 => Self::Check,
-            1 => Self::Report,
-            2 => Self::Quota,
-            3 => Self::AttributeGenerator,
-            4 => Self::CheckWithOutput,
-            _ => return None,
-        })
+        use Variety::{AttributeGenerator, Check, CheckWithOutput, Quota, Report};
+        let all = [Check, Report, Quota, AttributeGenerator, CheckWithOutput];
+        all.into_iter().find(|variety| *variety as i32 == number)
     }
 }
 
