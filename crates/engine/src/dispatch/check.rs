@@ -24,6 +24,7 @@ use crate::{
     answer::{AnswerDetails, CheckAnswer},
     policy::{FailureEffect, fatal},
     proto::istio::mixer::v1::RouteDirective,
+    rules::Rules,
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
@@ -79,7 +80,7 @@ impl Request<'_> {
         let evaluator = generated.map_err(|error| error.within("preprocessing attributes failed"))?;
         let mut check = Check::new(evaluator);
         let called = check.call_handlers().await;
-        let answer = called.and_then(|conditions| check.answer(conditions));
+        let answer = called.and_then(|(operations, conditions)| check.answer(operations, conditions));
         answer.map_err(|error| error.within("performing check operation failed"))
     }
 }
@@ -99,8 +100,9 @@ impl<'r, 's> Check<'r, 's> {
         }
     }
 
-    /// Sends every instance of every matching rule, merges the results, and returns the conditions of the rules.
-    async fn call_handlers(&mut self) -> Result<Vec<Conditions<'s>>, DispatchError> {
+    /// Sends every instance of every matching rule, merges the results, and returns the rules whose header operations apply, and
+    /// all conditions.
+    async fn call_handlers(&mut self) -> Result<(&'s Rules, Vec<Conditions<'s>>), DispatchError> {
         let context = self.evaluator.context;
         let table = &context.snapshot.checks;
         let plan = self.evaluator.plan(table, |_, _| true)?;
@@ -120,18 +122,21 @@ impl<'r, 's> Check<'r, 's> {
             let failure = self.evaluator.cancelled(cancelled);
             self.evaluator.failures.push(failure);
         }
-        Ok(plan.conditions)
+        Ok((operations, plan.conditions))
     }
 
     /// Applies the failure policy and the operations of rules on headers.
-    fn answer(mut self, mut conditions: Vec<Conditions<'s>>) -> Result<CheckAnswer, DispatchError> {
+    fn answer(
+        mut self,
+        operations: &'s Rules,
+        mut conditions: Vec<Conditions<'s>>,
+    ) -> Result<CheckAnswer, DispatchError> {
         let context = self.evaluator.context;
-        let (operating, operations) = context.snapshot.checks.with_operations(self.evaluator.namespace);
         let metadata = self.encode_metadata();
         let hidden = self.apply_policy()?;
         if !self.merged.is_denied() {
             let mut directive = self.operations_of_adapters();
-            if let Some(conditions) = conditions.get_mut(operating) {
+            if let Some(conditions) = conditions.get_mut(self.operating) {
                 self.header_operations(operations, conditions, &mut directive);
                 self.apply_policy()?;
             }
