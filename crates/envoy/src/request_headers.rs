@@ -5,7 +5,6 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use mixer_adapter_engine::attribute::StringMap;
-
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use crate::proto::envoy::{config::core::v3::HeaderMap, service::auth::v3::attribute_context::HttpRequest};
