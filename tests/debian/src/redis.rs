@@ -1,6 +1,7 @@
 //! A Redis of its own for a test.
 
 use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
     os::unix::process::CommandExt as _,
@@ -170,7 +171,13 @@ fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a port that nothing listens on.
+/// Returns a port that nothing listens on, below those that the system gives to clients and to servers without a port of their own: one of
+/// these could take it before it is used.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    loop {
+        let port = 10_000 + (RandomState::new().build_hasher().finish() % 22_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
