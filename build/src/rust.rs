@@ -137,7 +137,7 @@ pub(crate) fn package(package: &str, files: &[FileDescriptor]) -> Result<String,
 pub(crate) fn file(package: &str, code: &str) -> String {
     let module = format!("generated_{}", package.replace('.', "_"));
     format!(
-        "#[allow(clippy::all, clippy::pedantic, dead_code, missing_docs, unreachable_pub, rustdoc::all)]\n\
+        "#[allow(clippy::all, clippy::pedantic, dead_code, missing_docs, unreachable_pub, unused_variables, rustdoc::all)]\n\
          mod {module} {{\n{code}}}\n#[allow(unused_imports, unreachable_pub)]\npub use {module}::*;\n"
     )
 }

@@ -6,6 +6,7 @@ mod field;
 mod model;
 mod read;
 mod service;
+mod set_field;
 mod variety;
 
 use std::path::{Path, PathBuf};
@@ -94,7 +95,8 @@ impl Template {
     /// Generates the Rust of its messages and of the template.
     pub fn rust(&self) -> Result<String, Error> {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.service))?;
-        Ok(rust::file(self.package(), &format!("{messages}{}", Declaration(&self.model))))
+        let setters = set_field::generate(&messages);
+        Ok(rust::file(self.package(), &format!("{messages}{setters}{}", Declaration(&self.model))))
     }
 
     /// Returns the files it was read from.

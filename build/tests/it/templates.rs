@@ -61,6 +61,23 @@ fn each_kind_of_field_is_generated_as_by_mixgen() {
 }
 
 #[test]
+fn the_fields_of_instances_are_set_by_number() {
+    let rust = sample("shapes").rust().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let set = "::mixer_adapter::template::SetField::set(&mut self";
+    let part = format!(
+        "impl ::mixer_adapter::template::SetField for PartMsg {{ \
+         fn set(&mut self, path: &[::mixer_adapter::template::PathStep], value: ::mixer_adapter::value::Value) -> bool {{ \
+         let [::mixer_adapter::template::PathStep::Field(number), path @ ..] = path else {{ return false }}; \
+         match number {{ 1 => {set}.flag, path, value), 2 => {set}.value, path, value), 3 => {set}.part, path, value), \
+         _ => false, }} }} }}"
+    );
+    assert!(rust.contains(&part), "{rust}");
+    assert_eq!(rust.matches("SetField for").count(), 2, "{rust}");
+    let span = standard("tracespan").rust().unwrap();
+    assert!(span.contains(&format!("8 => {set}.http_status_code, path, value),")), "{span}");
+}
+
+#[test]
 fn descriptor_sets_contain_only_what_mixer_needs() {
     let files = |template: &Template| describe::files(&template.descriptor_set());
     assert_eq!(files(&standard("checknothing")), ["checknothing/template_handler_service.proto"]);

@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 
 use super::{
     dispatch::{AllocationMode, QuotaRequest},
+    instance::{Instance, LocalForm},
     remote::{RemoteAdapter, Session},
     resource_counts::HandlerCounts,
     wire,
@@ -27,8 +28,8 @@ use mixer_adapter_core::{
 use mixer_adapter_host::{
     Host,
     handler::{
-        BoxFuture, CallContext, CallError, Caller, FailedCall, Handler, LocalCall, Method, Resolver,
-        instance_list, log_failure,
+        BoxFuture, BuiltInstance, CallContext, CallError, Caller, FailedCall, Handler, LocalCall, Method,
+        Resolver, instance_list, log_failure,
     },
 };
 
@@ -107,11 +108,17 @@ impl RuntimeHandler {
         self.target.answers_from_memory()
     }
 
-    /// Calls the adapter with one or more encoded instances, whose names are for logs.
+    /// Returns the form of an instance for calls of an adapter in this process; `None` if the adapter is not.
+    pub(crate) fn local_form(&self, instance: &Instance) -> Option<Arc<LocalForm>> {
+        let backend = self.target.local()?;
+        instance.local_form(|constants| backend.method(&instance.template)?.local_instance(constants).ok())
+    }
+
+    /// Calls the adapter with one or more instances, whose names are for logs. An adapter in this process takes them.
     pub(crate) async fn call(
         &self,
         template: &DynamicTemplate,
-        instances: &[Vec<u8>],
+        instances: &mut [BuiltInstance],
         names: &[&str],
         quota: Option<QuotaParams<'_>>,
         caller: &Caller,
@@ -160,14 +167,14 @@ impl RuntimeHandler {
     fn request(
         &self,
         template: &DynamicTemplate,
-        instances: &[Vec<u8>],
+        instances: &[BuiltInstance],
         quota: Option<QuotaParams<'_>>,
     ) -> Bytes {
         let config = self.target.adapter_config();
-        let length: usize = instances.iter().map(|instance| instance.len() + 8).sum();
+        let length: usize = instances.iter().map(|instance| instance.encoded_len() + 8).sum();
         let mut request = Vec::with_capacity(length + config.as_ref().map_or(0, Bytes::len) + 64);
         for instance in instances {
-            wire::bytes(template.fields().instance, instance, &mut request);
+            wire::bytes(template.fields().instance, &instance.encoded(), &mut request);
         }
         if let (Some(number), Some(config)) = (template.fields().adapter_config, config) {
             wire::bytes(number, &config, &mut request);

@@ -10,7 +10,7 @@ use super::{
     denial::DenialForm,
     expression::{Expression, Language},
     handler::RuntimeHandler,
-    instance::Instance,
+    instance::{Instance, LocalForm},
     output::Outputs,
     resource_counts::{InstanceCounts, RuleCounts},
 };
@@ -85,6 +85,8 @@ pub(crate) struct Entry {
     /// The index among all entries of [`Rules`].
     pub(crate) index: usize,
     pub(crate) instance: Arc<Instance>,
+    /// How the instance is built if the adapter is in this process.
+    pub(crate) local: Option<Arc<LocalForm>>,
     pub(crate) counts: Arc<InstanceCounts>,
     /// The bindings of an attribute generator's output.
     pub(crate) bindings: Option<Arc<Bindings>>,

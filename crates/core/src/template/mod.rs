@@ -5,12 +5,17 @@
 
 mod declare;
 mod response;
+mod set_field;
 mod variety;
+
+use std::fmt::Debug;
 
 use prost::Message;
 
 #[doc(hidden)]
 pub use response::Response;
+#[doc(hidden)]
+pub use set_field::{PathStep, SetField, empty_value};
 pub use variety::Variety;
 
 use crate::{
@@ -52,7 +57,7 @@ pub trait Template: Sized + Send + Sync + 'static {
     /// The response message.
     type Response: Message + Default;
     /// The payload of one request: the template's `InstanceMsg`.
-    type Instance: Message + Default + Clone;
+    type Instance: Message + Default + Clone + Debug + SetField;
     /// The types of its `Value` fields, as sessions announce them: the template's `Type`.
     type Type: Message + Default + Clone;
     /// The input of a handler.

@@ -54,6 +54,7 @@ pub(super) fn add(rule: &RuleSpec, opened: &OpenHandlers, snapshot: &mut Snapsho
             rules.entries += 1;
             let entry = Entry {
                 index,
+                local: handler.local_form(&compiled.instance),
                 instance: compiled.instance.clone(),
                 counts: resource_counts.instances.of(&compiled.instance.name),
                 bindings: compiled.bindings.clone(),

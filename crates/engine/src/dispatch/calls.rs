@@ -55,7 +55,7 @@ pub(super) async fn for_each_call<'s>(
 }
 
 async fn call<'s>(
-    planned: PlannedCall<'s>,
+    mut planned: PlannedCall<'s>,
     quota: Option<QuotaParams<'_>>,
     caller: &Caller,
 ) -> CompletedCall<'s> {
@@ -67,7 +67,9 @@ async fn call<'s>(
         let limit = quota.mode.limit.and_then(|limit| instance.quota.bounded(limit));
         QuotaParams { instance: name, mode: AllocationMode { limit, ..quota.mode }, ..quota }
     });
-    let instances = std::slice::from_ref(&planned.instance);
+    // The call that gives an amount back needs the instance again.
+    let mut copy = instance.quota.all_or_nothing.then(|| planned.instance.clone());
+    let instances = std::slice::from_mut(copy.as_mut().unwrap_or(&mut planned.instance));
     let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;
     let took = start.elapsed();
     planned.group.counts.record_call(&destination.handler.name, code_of(&answer), took);

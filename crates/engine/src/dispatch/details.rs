@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use prost::Message as _;
-
 use super::{FailureTexts, evaluator::Evaluator};
 use crate::{
     answer::{AnswerDetails, QuotaDimensions},
@@ -50,8 +48,8 @@ impl Evaluator<'_, '_> {
         }
         self.phase = Phase::Quota;
         let plan = self.plan(&snapshot.quotas, |entry, _| entry.instance.quota.dimensions_in_metadata)?;
-        let dimensions = plan.calls.iter().filter_map(|call| {
-            let instance = quota::InstanceMsg::decode(&*call.instance).ok()?;
+        let dimensions = plan.calls.into_iter().filter_map(|mut call| {
+            let instance = call.instance.take::<quota::InstanceMsg>().ok()?;
             let values = instance.dimensions.into_iter().map(|(name, value)| (name, value.to_string()));
             Some(QuotaDimensions { quota: call.entry.short_name().to_owned(), values: values.collect() })
         });

@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use mixer_adapter_core::value::ValueType;
+use mixer_adapter_host::handler::BuiltInstance;
 
 use super::{
     context::{Context, Record},
@@ -54,7 +55,7 @@ pub(super) struct PlannedCall<'s> {
     pub(super) destination: &'s Destination,
     pub(super) group: &'s Group,
     pub(super) entry: &'s Entry,
-    pub(super) instance: Vec<u8>,
+    pub(super) instance: BuiltInstance,
 }
 
 /// The conditions of the rules of a namespace, each evaluated at most once per request.
@@ -196,27 +197,39 @@ impl<'r, 's> Evaluator<'r, 's> {
         matched
     }
 
-    /// Returns an encoded instance; `None` if it cannot be built.
-    fn build(&mut self, entry: &Entry) -> Result<Option<Vec<u8>>, LimitError> {
+    /// Returns an instance; `None` if it cannot be built.
+    fn build(&mut self, entry: &Entry) -> Result<Option<BuiltInstance>, LimitError> {
         let bag = self.bag;
-        let mut encoded = Vec::with_capacity(128);
-        let built = entry.instance.encode(Attributes::from(bag), self.reads(), &mut encoded);
-        if let (Some(kind), Phase::Quota) = (self.context.snapshot.shadow_kind, self.phase) {
-            keep_apart(kind, &entry.instance.template, &mut encoded);
-        }
+        let apart = self.context.snapshot.shadow_kind.filter(|_| self.phase == Phase::Quota);
+        let built = match &entry.local {
+            Some(local) if apart.is_none() => {
+                local.build(Attributes::from(bag), self.reads()).map(BuiltInstance::Local)
+            }
+            _ => {
+                let mut encoded = Vec::with_capacity(128);
+                let built = entry.instance.encode(Attributes::from(bag), self.reads(), &mut encoded);
+                if let Some(kind) = apart {
+                    keep_apart(kind, &entry.instance.template, &mut encoded);
+                }
+                built.map(|()| BuiltInstance::Encoded(encoded))
+            }
+        };
         let count = if built.is_ok() { &entry.counts.built } else { &entry.counts.failed };
         count.fetch_add(1, Relaxed);
-        if built.is_ok() {
-            self.record.budget.add_instance(encoded.len())?;
+        if let Ok(instance) = &built {
+            self.record.budget.add_instance(instance.encoded_len())?;
         }
         self.record.trace(|| Step::Instance {
             instance: entry.instance.name.to_string(),
             params: entry.instance.explain(Attributes::from(bag)),
-            built: built.is_ok().then(|| crate::trace_json(entry.instance.template.instance(), &encoded)),
+            built: built
+                .as_ref()
+                .ok()
+                .map(|instance| crate::trace_json(entry.instance.template.instance(), &instance.encoded())),
             error: built.as_ref().err().map(ToString::to_string),
         });
         Ok(match built {
-            Ok(()) => Some(encoded),
+            Ok(instance) => Some(instance),
             Err(error) => {
                 let policy = self.context.policy.adapter_error;
                 let failure =

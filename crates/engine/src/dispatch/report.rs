@@ -22,7 +22,7 @@ use crate::{
     trace::{Phase, Step, Trace},
 };
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
-use mixer_adapter_host::handler::Caller;
+use mixer_adapter_host::handler::{BuiltInstance, Caller};
 
 /// A batch of reports under construction.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub struct PreparedReport {
 pub struct ReportBatch {
     handler: Arc<RuntimeHandler>,
     template: Arc<DynamicTemplate>,
-    instances: Vec<Vec<u8>>,
+    instances: Vec<BuiltInstance>,
     /// The full name of each instance, and the counters of its rule.
     origins: Vec<(Arc<str>, Arc<RuleCounts>)>,
 }
@@ -79,7 +79,7 @@ impl ReportBatch {
     pub fn size(&self) -> usize {
         let instances = self.instances.iter();
         let origin = size_of::<(Arc<str>, Arc<RuleCounts>)>();
-        instances.map(|instance| size_of::<Vec<u8>>() + origin + instance.capacity()).sum()
+        instances.map(|instance| size_of::<BuiltInstance>() + origin + instance.size()).sum()
     }
 
     /// Splits the batch into batches of at most `max` instances.
@@ -107,14 +107,14 @@ impl ReportBatch {
         None
     }
 
-    /// Delivers the instances.
+    /// Delivers the instances, once.
     ///
     /// # Errors
     /// The handler rejects them or does not answer.
-    pub async fn send(&self, caller: &Caller) -> Result<(), DispatchError> {
+    pub async fn send(&mut self, caller: &Caller) -> Result<(), DispatchError> {
         let start = Clock::now();
         let names: Vec<&str> = self.origins.iter().map(|(name, _)| &**name).collect();
-        let answer = self.handler.call(&self.template, &self.instances, &names, None, caller).await;
+        let answer = self.handler.call(&self.template, &mut self.instances, &names, None, caller).await;
         let (code, took) = (code_of(&answer), start.elapsed());
         let rules = self.origins.iter().map(|(_, rule)| rule);
         RuleCounts::record_report(rules, &self.handler.name, code, took);
@@ -128,7 +128,7 @@ impl ReportBatch {
 struct Batch<'s> {
     destination: &'s Destination,
     names: Vec<&'s Arc<str>>,
-    instances: Vec<Vec<u8>>,
+    instances: Vec<BuiltInstance>,
     /// The group of each instance.
     groups: Vec<&'s Group>,
 }
@@ -211,12 +211,12 @@ impl<'s> Report<'s> {
     ) -> Result<(), DispatchError> {
         let calls: FuturesUnordered<_> = self
             .batches
-            .iter()
+            .iter_mut()
             .map(|batch| async move {
                 let start = Clock::now();
                 let Destination { handler, template, .. } = batch.destination;
                 let names: Vec<&str> = batch.names.iter().map(|name| &***name).collect();
-                let answer = handler.call(template, &batch.instances, &names, None, caller).await;
+                let answer = handler.call(template, &mut batch.instances, &names, None, caller).await;
                 (batch, answer, start.elapsed())
             })
             .collect();

@@ -7,7 +7,7 @@ use mixer_adapter_core::{
     proto::istio::mixer::adapter::model::v1beta1::quota_result::{self, Limit},
     template::Response,
 };
-use mixer_adapter_host::handler::Caller;
+use mixer_adapter_host::handler::{BuiltInstance, Caller};
 use tonic::Status;
 
 use super::{AllocationMode, QuotaRequest, direct_response::undecodable, evaluator::PlannedCall};
@@ -22,7 +22,7 @@ pub struct TakenAmount {
     handler: Arc<RuntimeHandler>,
     template: Arc<DynamicTemplate>,
     instance: Arc<str>,
-    encoded: Vec<u8>,
+    built: BuiltInstance,
     /// The name of the quota in the request.
     quota: Box<str>,
     mode: AllocationMode,
@@ -47,7 +47,7 @@ impl TakenAmount {
             handler: planned.destination.handler.clone(),
             template: planned.destination.template.clone(),
             instance: instance.name.clone(),
-            encoded: std::mem::take(&mut planned.instance),
+            built: std::mem::replace(&mut planned.instance, BuiltInstance::Encoded(Vec::new())),
             quota: params.request.name.into(),
             mode: AllocationMode {
                 report_limit: params.mode.report_limit,
@@ -76,7 +76,7 @@ impl TakenAmount {
 
     /// The size in memory in bytes.
     pub fn size(&self) -> usize {
-        size_of::<Self>() + self.encoded.capacity() + self.quota.len()
+        size_of::<Self>() + self.built.size() + self.quota.len()
     }
 
     /// Gives the amount back in a separate call, whose id for the adapter is `dedup_id`.
@@ -87,7 +87,7 @@ impl TakenAmount {
         let (name, amount) = (&*self.quota, -self.amount);
         let request = QuotaRequest { name, dedup_id, amount, best_effort: false };
         let params = QuotaParams { request, mode: self.mode, instance: &self.instance };
-        let instances = std::slice::from_ref(&self.encoded);
+        let instances = &mut [self.built.clone()];
         let answer =
             self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await?;
         let result = decode(answer, &self.instance)?;

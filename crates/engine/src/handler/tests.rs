@@ -125,8 +125,9 @@ impl Subject {
         let caller = Caller { deadline, peer: Some("ingress".into()), ..Caller::default() };
         let mut outcomes = Vec::new();
         for handler in &self.handlers {
-            let encoded: Vec<_> = instances.iter().map(|instance| instance.encode_to_vec()).collect();
-            let answer = handler.call(&template, &encoded, &["i.instance.ns"], quota, &caller).await;
+            let encoded = instances.iter().map(|instance| BuiltInstance::Encoded(instance.encode_to_vec()));
+            let mut encoded: Vec<_> = encoded.collect();
+            let answer = handler.call(&template, &mut encoded, &["i.instance.ns"], quota, &caller).await;
             let answer = answer.map(Response::into_encoded);
             let text = format!("{:?}", answer.as_ref().map_err(|status| (status.code(), status.message())));
             outcomes.push((std::mem::take(&mut *self.calls.lock()), text, answer));

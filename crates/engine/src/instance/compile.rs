@@ -4,6 +4,8 @@
 //! and only strings are allowed. For a template resource a quoted string is a literal, and numbers and booleans are
 //! values.
 
+use std::sync::Arc;
+
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value as Json};
 
@@ -244,7 +246,7 @@ fn compile_expression(
     if actual != wanted {
         return Err(wrong_type(path, wanted, &expression, &text));
     }
-    let source = Source { path: path.into(), text: text.into(), expression };
+    let source = Arc::new(Source { path: path.into(), text: text.into(), expression });
     let field = match leaf {
         Leaf::Typed(typed) => Field::Typed(number, typed, source),
         Leaf::Scalar(scalar) => Field::Scalar(number, scalar, source),

@@ -63,7 +63,7 @@ pub(super) fn value(
     }
 }
 
-fn eval<'a>(
+pub(super) fn eval<'a>(
     source: &'a Source,
     attributes: Attributes<'a>,
     reads: &mut Reads,

@@ -5,13 +5,15 @@ mod constant;
 mod encode;
 mod explain;
 mod literal;
+mod local;
 mod params_error;
 mod wrong_type;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use compile::FieldInput;
 pub(crate) use encode::InstanceError;
+pub(crate) use local::LocalForm;
 pub(crate) use params_error::ParamsError;
 
 use self::constant::Constant;
@@ -21,6 +23,7 @@ use super::{
     quota_settings::QuotaSettings,
 };
 use mixer_adapter_core::{framework::dynamic::DynamicTemplate, value::ValueType};
+use mixer_adapter_host::handler::LocalInstance;
 
 /// The origin of an instance's template, which determines how Mixer interprets its params.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub(crate) struct Instance {
     slots: Box<[u32]>,
     /// The constant params, for traces.
     constants: Vec<Constant>,
+    /// The form for adapters in this process; `None` inside if they lack one of the fields.
+    local: OnceLock<Option<Arc<LocalForm>>>,
 }
 
 /// One field of a message.
@@ -56,9 +61,9 @@ enum Field {
     /// An encoded field with a constant `Value`, and its type for sessions.
     ConstantValue(u32, ValueType, Vec<u8>),
     /// A scalar field with the value of an expression.
-    Scalar(u32, Scalar, Source),
+    Scalar(u32, Scalar, Arc<Source>),
     /// A message of `istio.policy.v1beta1` with a single value, or `Value` itself.
-    Typed(u32, Typed, Source),
+    Typed(u32, Typed, Arc<Source>),
     /// A message, or an entry of a map.
     Message(u32, Vec<Field>),
     /// A packed repeated field.
@@ -109,9 +114,19 @@ impl Instance {
         let fields = compile::fields(&name, template.instance(), params, &mut compiler)?;
         let quota = QuotaSettings::default();
         let constants = compiler.constants;
-        let mut compiled = Self { name, template, quota, fields, slots: Box::default(), constants };
+        let mut compiled =
+            Self { name, template, quota, fields, slots: Box::default(), constants, local: OnceLock::new() };
         compiled.slots = compiled.expressions().flat_map(|(_, _, expression)| expression.slots()).collect();
         Ok(compiled)
+    }
+
+    /// Returns the form for adapters in this process; `decode` decodes the constants for the first of them. An adapter with messages of
+    /// another type receives the encoded instance.
+    pub(crate) fn local_form(
+        &self,
+        decode: impl FnOnce(&[u8]) -> Option<Box<dyn LocalInstance>>,
+    ) -> Option<Arc<LocalForm>> {
+        self.local.get_or_init(|| LocalForm::new(self, decode).map(Arc::new)).clone()
     }
 
     /// Iterates over the slots of the attributes that it reads.
@@ -124,7 +139,7 @@ impl Instance {
         self.sources().into_iter().map(|source| (&*source.path, &*source.text, &source.expression))
     }
 
-    fn sources(&self) -> Vec<&Source> {
+    fn sources(&self) -> Vec<&Arc<Source>> {
         let mut found = Vec::new();
         let mut open: Vec<&Field> = self.fields.iter().collect();
         while let Some(field) = open.pop() {

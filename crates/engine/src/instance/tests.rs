@@ -1,20 +1,37 @@
 #![allow(clippy::unwrap_used)]
 
+use std::fmt::Debug;
+
+use prost::Message;
 use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::attribute::{AttributeValue, Bag};
-use mixer_adapter_core::framework::dynamic::DescriptorSet;
+use mixer_adapter_build::Template;
+use mixer_adapter_core::{
+    framework::dynamic::DescriptorSet,
+    template::{PathStep, SetField, Template as _},
+};
+use mixer_adapter_host::handler::BuiltInstance;
 use mixer_adapter_templates::STANDARD;
 
-/// An instance of one of the standard templates, with `s` declared as STRING, `i` as INT64 and `m` as STRING_MAP.
+/// An instance of one of the standard templates.
 fn compile(source: TemplateSource, template: &str, params: Json) -> Result<(Instance, Bag), String> {
+    let (_, descriptor) = STANDARD.iter().find(|(name, _)| *name == template).unwrap();
+    compile_of(source, descriptor, params)
+}
+
+/// An instance of a template, with `s` declared as STRING, `i` as INT64, `m` as STRING_MAP, and `every` attribute of another type.
+fn compile_of(source: TemplateSource, descriptor: &[u8], params: Json) -> Result<(Instance, Bag), String> {
     let mut vocabulary = Vocabulary::new();
+    for (name, value_type, _) in every() {
+        vocabulary.declare(name, value_type).unwrap();
+    }
     vocabulary.declare("s", ValueType::String).unwrap();
     vocabulary.declare("i", ValueType::Int64).unwrap();
     vocabulary.declare("m", ValueType::StringMap).unwrap();
-    let (_, descriptor) = STANDARD.iter().find(|(name, _)| *name == template).unwrap();
-    let template = Arc::new(DynamicTemplate::new(&DescriptorSet::decode(*descriptor).unwrap()).unwrap());
+    let template = DescriptorSet::decode(descriptor.to_vec()).unwrap();
+    let template = Arc::new(DynamicTemplate::new(&template).unwrap());
     let Json::Object(params) = params else { panic!("params are an object") };
     let instance = Instance::compile("i".into(), source, template, params, &vocabulary, Language::Cexl)
         .map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
@@ -23,7 +40,156 @@ fn compile(source: TemplateSource, template: &str, params: Json) -> Result<(Inst
     bag.insert("i", 7);
     let map = [("k", "v")].map(|(key, value)| (Arc::from(key), Arc::from(value)));
     bag.insert("m", AttributeValue::StringMap(map.into_iter().collect()));
+    for (name, _, value) in every() {
+        bag.insert(name, value);
+    }
     Ok((instance, bag))
+}
+
+/// An attribute of each type that has values of its own.
+fn every() -> [(&'static str, ValueType, AttributeValue); 8] {
+    [
+        ("double", ValueType::Double, 0.5.into()),
+        ("bool", ValueType::Bool, true.into()),
+        ("time", ValueType::Timestamp, std::time::SystemTime::UNIX_EPOCH.into()),
+        ("duration", ValueType::Duration, AttributeValue::Duration(-1_500_000_000)),
+        ("ip", ValueType::IpAddress, std::net::Ipv4Addr::LOCALHOST.into()),
+        ("email", ValueType::EmailAddress, "a@b".into()),
+        ("dns", ValueType::DnsName, "a.b".into()),
+        ("uri", ValueType::Uri, "/a".into()),
+    ]
+}
+
+/// Returns the instance that is built for an adapter in this process. It equals the decoded one.
+fn local<M: Message + SetField + Default + Clone + PartialEq + Debug + 'static>(
+    source: TemplateSource,
+    descriptor: &[u8],
+    params: Json,
+) -> M {
+    let (instance, bag) = compile_of(source, descriptor, params).unwrap();
+    let (mut reads, mut local_reads, mut encoded) = (Reads::default(), Reads::default(), Vec::new());
+    instance.encode(Attributes::from(&bag), &mut reads, &mut encoded).unwrap();
+    let form = LocalForm::new(&instance, |constants| Some(Box::new(M::decode(constants).unwrap()))).unwrap();
+    let mut built = BuiltInstance::Local(form.build(Attributes::from(&bag), &mut local_reads).unwrap());
+    assert_eq!(format!("{local_reads:?}"), format!("{reads:?}"));
+    assert_eq!(built.encoded_len(), built.encoded().len());
+    let message = built.take::<M>().unwrap();
+    assert_eq!(message, M::decode(&*encoded).unwrap());
+    message
+}
+
+#[test]
+fn an_instance_for_an_adapter_in_the_process_equals_the_decoded_one() {
+    use mixer_adapter_templates::*;
+    let names = ["s", "i", "double", "bool", "time", "duration", "ip", "email", "dns", "uri", "\"x\"", "5"];
+    let values: Json = names.iter().map(|name| ((*name).to_owned(), json!(name))).collect();
+    for source in [TemplateSource::Compiled, TemplateSource::Resource] {
+        let params = json!({"variables": values, "timestamp": "time", "severity": "s"});
+        let entry: logentry::InstanceMsg = local(source, LogEntry::DESCRIPTOR, params);
+        assert_eq!((entry.variables.len(), &*entry.severity, &*entry.name), (names.len(), "x", "i"));
+        local::<listentry::InstanceMsg>(source, ListEntry::DESCRIPTOR, json!({"value": "uri"}));
+        local::<listentry::InstanceMsg>(source, ListEntry::DESCRIPTOR, json!({}));
+        local::<checknothing::InstanceMsg>(source, CheckNothing::DESCRIPTOR, json!({}));
+        local::<reportnothing::InstanceMsg>(source, ReportNothing::DESCRIPTOR, json!({}));
+        local::<quota::InstanceMsg>(source, Quota::DESCRIPTOR, json!({"dimensions": values}));
+        local::<metric::InstanceMsg>(source, Metric::DESCRIPTOR, json!({"value": "i", "dimensions": values}));
+        local::<apikey::InstanceMsg>(source, ApiKey::DESCRIPTOR, json!({"api": "s", "timestamp": "time"}));
+        local::<edge::InstanceMsg>(source, Edge::DESCRIPTOR, json!({"timestamp": "time", "source_uid": "s"}));
+        let params = json!({"source_ip": "ip", "destination_port": "i", "source_uid": "s"});
+        local::<kubernetes::InstanceMsg>(source, Kubernetes::DESCRIPTOR, params);
+        let params =
+            json!({"httpStatusCode": "i", "client_span": "bool", "span_tags": {"a": "s"}, "source_ip": "ip"});
+        local::<tracespan::InstanceMsg>(source, TraceSpan::DESCRIPTOR, params);
+        let subject = json!({"user": "s", "groups": "\"g\"", "properties": {"a": "ip", "b": "\"c\""}});
+        let params = json!({"subject": subject, "action": {}});
+        let built: authorization::InstanceMsg = local(source, Authorization::DESCRIPTOR, params);
+        assert!(built.action.is_some() && built.subject.unwrap().groups == "g");
+    }
+    local::<listentry::InstanceMsg>(TemplateSource::Compiled, ListEntry::DESCRIPTOR, json!({"value": "m"}));
+}
+
+/// The messages of the generator's template with fields of all shapes. The generator writes `SetField` the same way.
+mod shapes {
+    use std::collections::BTreeMap;
+
+    use mixer_adapter_core::value::{EmailAddress, Uri, Value};
+
+    use super::*;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct InstanceMsg {
+        #[prost(message, optional, tag = "2")]
+        pub(super) policy: Option<Uri>,
+        #[prost(btree_map = "string, double", tag = "5")]
+        pub(super) scalars: BTreeMap<String, f64>,
+        #[prost(btree_map = "string, message", tag = "6")]
+        pub(super) policies: BTreeMap<String, EmailAddress>,
+        #[prost(message, optional, boxed, tag = "7")]
+        pub(super) part: Option<Box<PartMsg>>,
+        #[prost(message, repeated, tag = "8")]
+        pub(super) parts: Vec<PartMsg>,
+        #[prost(btree_map = "string, message", tag = "9")]
+        pub(super) parts_by_name: BTreeMap<String, PartMsg>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PartMsg {
+        #[prost(bool, tag = "1")]
+        pub(super) flag: bool,
+        #[prost(message, optional, tag = "2")]
+        pub(super) value: Option<Value>,
+        #[prost(message, optional, boxed, tag = "3")]
+        pub(super) part: Option<Box<PartMsg>>,
+    }
+
+    impl SetField for InstanceMsg {
+        fn set(&mut self, path: &[PathStep], value: Value) -> bool {
+            let [PathStep::Field(number), path @ ..] = path else { return false };
+            match number {
+                2 => self.policy.set(path, value),
+                5 => self.scalars.set(path, value),
+                6 => self.policies.set(path, value),
+                7 => self.part.set(path, value),
+                8 => self.parts.set(path, value),
+                9 => self.parts_by_name.set(path, value),
+                _ => false,
+            }
+        }
+    }
+
+    impl SetField for PartMsg {
+        fn set(&mut self, path: &[PathStep], value: Value) -> bool {
+            let [PathStep::Field(number), path @ ..] = path else { return false };
+            match number {
+                1 => self.flag.set(path, value),
+                2 => self.value.set(path, value),
+                3 => self.part.set(path, value),
+                _ => false,
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_and_maps_of_messages_are_built_for_adapters_in_the_process() {
+    let descriptor =
+        Template::open("../../build/tests/data/templates/shapes.proto").unwrap().descriptor_set();
+    let part = json!({"flag": "bool", "part": {"value": "s", "part": {"value": "time"}}});
+    let params = json!({
+        "policy": "uri", "scalars": {"a": "double"}, "policies": {"a": "email"}, "part": part,
+        "parts": [{"flag": "bool"}, {"value": "\"x\""}, {}, part, {"value": "ip"}],
+        "parts_by_name": {"a": {}, "b": part, "c": {"value": "i", "flag": "true"}},
+    });
+    let built: shapes::InstanceMsg = local(TemplateSource::Compiled, &descriptor, params);
+    assert_eq!((built.parts.len(), built.parts_by_name.len()), (5, 3));
+    // The adapter's message has no such field, or another type.
+    for params in [json!({"scalar": "s"}), json!({"values": {"a": "s"}})] {
+        let (instance, _) = compile_of(TemplateSource::Compiled, &descriptor, params).unwrap();
+        let decode = |constants: &[u8]| -> Option<Box<dyn LocalInstance>> {
+            Some(Box::new(shapes::InstanceMsg::decode(constants).ok()?))
+        };
+        assert!(LocalForm::new(&instance, decode).is_none());
+    }
 }
 
 /// The instance that these params make, without its name.

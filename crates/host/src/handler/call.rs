@@ -13,7 +13,8 @@ use tokio::time::Instant as Deadline;
 use tracing::{Instrument as _, Span, field};
 
 use super::{
-    AdapterInfo, CallError, Handler, blocking::SHUTTING_DOWN, erased::BoxFuture, panics::contain_future,
+    AdapterInfo, BuiltInstance, CallError, Handler, LocalInstance, blocking::SHUTTING_DOWN,
+    erased::BoxFuture, panics::contain_future,
 };
 use crate::metrics::CallMetrics;
 use mixer_adapter_core::{
@@ -73,6 +74,9 @@ pub trait Method: Send + Sync {
     /// Begins a call of an open handler.
     fn begin<'a>(&self, call: LocalCall<'a>) -> BegunCall<'a>;
 
+    /// Decodes an instance, to be completed for calls of this process.
+    fn local_instance(&self, encoded: &[u8]) -> Result<Box<dyn LocalInstance>, DecodeError>;
+
     /// Decodes and encodes the template's `Type` message, which makes its bytes canonical.
     fn canonical_type(&self, encoded: Bytes) -> Result<Bytes, prost::DecodeError>;
 
@@ -90,8 +94,8 @@ pub struct LocalCall<'a> {
     pub handler: Arc<Handler>,
     /// Its full name.
     pub name: &'a Arc<str>,
-    /// The encoded instances.
-    pub instances: &'a [Vec<u8>],
+    /// The instances. Messages are taken.
+    pub instances: &'a mut [BuiltInstance],
     /// Their full names, for the log.
     pub instance_names: &'a [&'a str],
     /// The id that all attempts share.
@@ -317,15 +321,19 @@ impl<T: Template> Method for TemplateMethod<T> {
         let LocalCall { handler, name, instances, instance_names, dedup_id, quota_request, caller } = call;
         let mut record = CallRecord::new(self.unresolved.clone());
         let mut undecodable = None;
-        let instances = instances.iter().map_while(|instance| {
-            T::Instance::decode(&**instance).map_err(|source| undecodable = Some(source)).ok()
-        });
+        let instances = instances
+            .iter_mut()
+            .map_while(|instance| instance.take().map_err(|source| undecodable = Some(source)).ok());
         let request = T::request(instances, dedup_id, quota_request);
         let served = match undecodable {
             Some(source) => Err(CallError::Undecodable { message: T::METHOD, source }),
             None => self.serve(handler, Some(name), request, caller, &mut record),
         };
         BegunCall { template: T::NAME, name, instance_names, caller, record, served }
+    }
+
+    fn local_instance(&self, encoded: &[u8]) -> Result<Box<dyn LocalInstance>, DecodeError> {
+        Ok(Box::new(T::Instance::decode(encoded)?))
     }
 
     fn canonical_type(&self, encoded: Bytes) -> Result<Bytes, prost::DecodeError> {

@@ -3,6 +3,7 @@
 mod adapter_info;
 mod adapters;
 mod blocking;
+mod built_instance;
 mod cache;
 mod call;
 mod call_error;
@@ -17,6 +18,7 @@ mod status_details;
 
 pub use adapter_info::{AdapterInfo, TemplateInfo, quoted_list};
 pub use adapters::{Adapters, AdaptersBuilder, StartError};
+pub use built_instance::{BuiltInstance, LocalInstance};
 pub use call::{BegunCall, CallContext, FailedCall, LocalCall, Method, Resolver, instance_list, log_failure};
 pub use call_error::CallError;
 pub use closing::Closing;
