@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use mixer_adapter_core::{Grant, LimitState, QuotaRequest, metrics::Events};
@@ -56,7 +57,7 @@ pub struct Counters {
 
 #[derive(Debug, Default)]
 struct Shard {
-    counters: HashMap<u128, Counter>,
+    counters: HashMap<u128, Counter, RandomState>,
     slots: usize,
     swept: Duration,
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 use mixer_adapter_core::{Grant, QuotaRequest, metrics::Events};
@@ -35,8 +36,8 @@ pub struct Dedup {
 #[derive(Debug, Default)]
 struct Shard {
     period: u128,
-    recent: HashMap<u128, Answer>,
-    old: HashMap<u128, Answer>,
+    recent: HashMap<u128, Answer, RandomState>,
+    old: HashMap<u128, Answer, RandomState>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
+    hash::{BuildHasher as _, RandomState},
     net::IpAddr,
     time::Duration,
 };
 
 use mixer_adapter_core::{QuotaRequest, value::Value};
 use sha2::{Digest as _, Sha256};
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 /// Makes fingerprints of 128 bits with a secret key, so that no client can choose values that collide. They take the same
 /// memory whatever the length of the values.
@@ -34,7 +34,7 @@ impl Fingerprinter {
         dimensions: &BTreeMap<String, Value>,
         window: Option<Duration>,
     ) -> u128 {
-        self.with_hasher(|write| {
+        self.of(|write| {
             counter(instance, dimensions, write);
             window.into_iter().for_each(|window| write(&window.as_nanos().to_le_bytes()));
         })
@@ -42,13 +42,14 @@ impl Fingerprinter {
 
     /// Returns the fingerprint of a call; repeated calls have the same.
     pub(crate) fn call(&self, quota: &str, request: &QuotaRequest) -> u128 {
-        self.with_hasher(|write| call(quota, request, write))
+        self.of(|write| call(quota, request, write))
     }
 
-    fn with_hasher(&self, feed: impl FnOnce(&mut dyn FnMut(&[u8]))) -> u128 {
-        let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
-        feed(&mut |bytes| hasher.write(bytes));
-        hasher.finish128().as_u128()
+    fn of(&self, feed: impl FnOnce(&mut dyn FnMut(&[u8]))) -> u128 {
+        // At once: callgrind counts half of the instructions that the hasher takes for parts.
+        let mut bytes = Vec::with_capacity(256);
+        feed(&mut |part| bytes.extend_from_slice(part));
+        SipHasher13::new_with_keys(self.key.0, self.key.1).hash(&bytes).as_u128()
     }
 }
 
