@@ -17,7 +17,7 @@ use crate::{
     policy::{FailureEffect, OnUnknownQuota, fatal},
     proto::istio::mixer::v1::RouteDirective,
     quota_settings::QuotaMode,
-    rules::Group,
+    rules::{Entry, Group},
     trace::{Phase, Step},
 };
 use mixer_adapter_core::{
@@ -29,9 +29,7 @@ use tonic::{Code, Status};
 
 /// The quotas of the rules that apply to a request.
 #[derive(Default)]
-struct Quotas<'s> {
-    /// Their short names.
-    names: BTreeSet<&'s str>,
+struct Quotas {
     /// Whether the requested quota is among them.
     is_found: bool,
     /// Whether a rule of the requested quota does not match.
@@ -94,7 +92,6 @@ impl<'s> Evaluator<'_, 's> {
         let mut quotas = Quotas::default();
         let plan = self.plan(&context.snapshot.quotas, |entry, matched| {
             let is_requested = entry.short_name().eq_ignore_ascii_case(request.name);
-            quotas.names.insert(entry.short_name());
             quotas.is_found |= is_requested;
             quotas.is_unmatched |= is_requested && !matched;
             is_requested
@@ -104,7 +101,7 @@ impl<'s> Evaluator<'_, 's> {
         let denies_unknown = !is_found && context.policy.unknown_quota == OnUnknownQuota::Deny;
         if !is_found {
             let is_ignored = self.failures.iter().all(|failure| matches!(failure, FailureEffect::Ignore));
-            self.note_unknown_quota(request.name, quotas.names, !denies_unknown && is_ignored);
+            self.note_unknown_quota(request.name, !denies_unknown && is_ignored);
         }
         let has_calls = !plan.calls.is_empty();
         // Whether Mixer grants the amount whatever the adapters answer.
@@ -195,10 +192,15 @@ impl<'s> Evaluator<'_, 's> {
     }
 
     /// Counts, logs and traces a quota that no rule has.
-    fn note_unknown_quota(&mut self, quota: &str, names: BTreeSet<&str>, granted: bool) {
+    fn note_unknown_quota(&mut self, quota: &str, granted: bool) {
         self.record.counts.unknown_quotas += 1;
         tracing::debug!(quota, granted, "no rule has this quota");
         self.record.trace(|| {
+            let tables = self.context.snapshot.quotas.of(self.namespace);
+            let groups =
+                tables.flat_map(|rules| &rules.destinations).flat_map(|destination| &destination.groups);
+            let names: BTreeSet<&str> =
+                groups.flat_map(|group| &group.entries).map(Entry::short_name).collect();
             let similar = suggest(quota, names).map(str::to_owned);
             Step::UnknownQuota { quota: quota.to_owned(), similar, granted }
         });
