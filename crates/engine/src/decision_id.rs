@@ -19,7 +19,7 @@ const MAX_LENGTH: usize = 16 + 1 + 16;
 /// Makes the ids of decisions, which are unique among all servers: the start of the process and a count.
 #[derive(Debug)]
 pub struct DecisionIds {
-    /// In hexadecimal digits.
+    /// In hexadecimal digits, and the dash after it.
     start: Box<str>,
     count: AtomicU64,
 }
@@ -28,7 +28,7 @@ impl DecisionIds {
     /// Creates a source of ids.
     pub fn new() -> Self {
         let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { start: format!("{:016x}", start.as_nanos() as u64).into(), count: AtomicU64::new(0) }
+        Self { start: format!("{:016x}-", start.as_nanos() as u64).into(), count: AtomicU64::new(0) }
     }
 
     /// Returns a new id.
@@ -42,7 +42,10 @@ impl DecisionIds {
             digits[first] = b"0123456789abcdef"[(count & 15) as usize];
             count >>= 4;
         }
-        [&*self.start, "-", str::from_utf8(&digits[first..]).unwrap_or_default()].concat()
+        let mut id = String::with_capacity(MAX_LENGTH);
+        id.push_str(&self.start);
+        id.push_str(str::from_utf8(&digits[first..]).unwrap_or_default());
+        id
     }
 }
 
