@@ -33,6 +33,9 @@ impl Settings for ProbeSettings {
             "block" => ledger(&params.ledger).block_at_gate(),
             fault => faults.push("fault", format!("it is {fault}")),
         }
+        if faults.types().iter().any(|inferred| inferred.instance == params.refused) {
+            faults.push("refused", "it has this instance");
+        }
         Some(Self(params))
     }
 }

@@ -261,7 +261,7 @@ async fn a_struct_with_an_unknown_field_is_refused_with_its_path() {
     assert_eq!(status.code, Code::InvalidArgument as i32);
     assert_eq!(
         status.message,
-        "configuration of adapter `probe`: colour: no such field; expected one of: ledger, seq, open, grant, fault, maybe"
+        "configuration of adapter `probe`: colour: no such field; expected one of: ledger, seq, open, grant, fault, maybe, refused"
     );
     assert_eq!(fields_refused(&status), ["colour"]);
     assert_unharmed(serving).await;
