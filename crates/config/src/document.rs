@@ -1,6 +1,6 @@
 //! YAML and JSON text as documents whose every field knows its line.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
@@ -41,11 +41,10 @@ pub(super) struct DocumentError {
     pub reason: String,
 }
 
-/// Splits a file into its documents, at lines that begin with `---`, which YAML does not allow within a document. Each
-/// has the number of its first line; documents without content are skipped. A fault of one document does not affect the
-/// others.
-pub(super) fn split(text: &str) -> impl Iterator<Item = (u32, &str)> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+/// Splits a text into its documents, at lines that begin with `---`, which YAML does not allow within a document. Each
+/// has the number of its first line, and its place; documents without content are skipped. A fault of one document does
+/// not affect the others.
+pub(super) fn split(text: &str) -> impl Iterator<Item = (u32, Range<usize>)> {
     let starts = text.split_inclusive('\n').scan((0, 0), |(line, offset), content| {
         let start = (*line, *offset, content);
         *line += 1;
@@ -57,9 +56,8 @@ pub(super) fn split(text: &str) -> impl Iterator<Item = (u32, &str)> {
         .map(|(line, offset, _)| (line + 1, offset))
         .collect();
     starts.push((0, text.len()));
-    let documents: Vec<_> =
-        starts.windows(2).map(|bounds| (bounds[0].0, &text[bounds[0].1..bounds[1].1])).collect();
-    documents.into_iter().filter(|(_, document)| document.lines().any(has_content))
+    let documents: Vec<_> = starts.windows(2).map(|bounds| (bounds[0].0, bounds[0].1..bounds[1].1)).collect();
+    documents.into_iter().filter(move |(_, place)| text[place.clone()].lines().any(has_content))
 }
 
 fn is_separator(line: &str) -> bool {
@@ -307,7 +305,7 @@ mod tests {
     fn documents_are_split_at_separators_and_keep_their_line_numbers() {
         let text = "# a comment\n---\na: |\n  text\n  --- no separator\n---\n---\n%YAML 1.1\n--- # b\nb: 1\r\n---\r\nc: 1";
         let parts: Vec<_> =
-            split(text).map(|(line, text)| (line, text.trim_start_matches("---").trim())).collect();
+            split(text).map(|(line, place)| (line, text[place].trim_start_matches("---").trim())).collect();
         let first = "a: |\n  text\n  --- no separator";
         assert_eq!(parts, [(2, first), (9, "# b\nb: 1"), (11, "c: 1")]);
     }

@@ -1,6 +1,6 @@
 //! Parses text into resources.
 
-use std::{collections::BTreeMap, sync::Arc, thread};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, thread};
 
 use prost_types::Timestamp;
 use serde_json::{Map, Value as Json};
@@ -16,7 +16,7 @@ use crate::{
     scope::is_cluster_scoped,
     validation_error::{Origin, Position, ValidationError},
 };
-use mixer_adapter_core::framework::{digest::Digest, suggest::suggest};
+use mixer_adapter_core::framework::suggest::suggest;
 
 /// Reads resources from YAML or JSON.
 ///
@@ -24,13 +24,18 @@ use mixer_adapter_core::framework::{digest::Digest, suggest::suggest};
 /// prints), or documents with `resources`, as in Envoy's own files. A resource without a namespace is of the default
 /// one. `source` is the name of the text in faults, usually a path.
 pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
-    ParsedText::new(text, source, default_namespace, None).parsed()
+    let mut read = ParsedText::default();
+    let failure = read.replace(text.to_owned(), source, default_namespace).err();
+    let mut parsed = read.parsed();
+    parsed.faults.extend(failure);
+    parsed
 }
 
-/// The resources of each document of a text, which the next version of the text shares where it has the same documents at the same
+/// A text with the resources of each document, which the next version of the text shares where it has the same documents at the same
 /// lines.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedText {
+    text: String,
     /// In the order of the text.
     documents: Vec<ParsedDocument>,
 }
@@ -38,47 +43,95 @@ pub(crate) struct ParsedText {
 #[derive(Debug)]
 struct ParsedDocument {
     first_line: u32,
-    /// The digest of its text; `None` if it was not parsed.
-    digest: Option<Digest>,
-    parsed: Arc<Parsed>,
+    place: Range<usize>,
+    parsed: Parsed,
+}
+
+/// The part of a text that is not the same as in the former text, in whole documents.
+struct Changed {
+    place: Range<usize>,
+    first_line: u32,
+    /// The documents of the former text in its place.
+    former: Range<usize>,
 }
 
 impl ParsedText {
-    /// Parses a text as [`parse`] does, except the documents that a former version of it has.
-    pub(crate) fn new(text: &str, source: &str, default_namespace: &str, former: Option<&Self>) -> Self {
-        let former = former.map_or(&[][..], |former| &former.documents);
-        let former = |first_line: u32| {
-            former.binary_search_by_key(&first_line, |known| known.first_line).ok().map(|at| &former[at])
+    /// Replaces the text, and parses the documents that the former text does not have.
+    ///
+    /// # Errors
+    /// The text cannot be read. There are no documents then.
+    pub(crate) fn replace(
+        &mut self,
+        text: String,
+        source: &str,
+        default_namespace: &str,
+    ) -> Result<(), ValidationError> {
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(text) => text.to_owned(),
+            None => text,
         };
-        let mut parser = Parser {
-            source: source.into(),
-            default_namespace: default_namespace.into(),
-            parsed: Parsed::default(),
-        };
-        let mut parse = |(first_line, text): (u32, &str)| {
-            let digest = Some(Digest::of([text.as_bytes()]));
-            let parsed = match former(first_line) {
-                Some(known) if known.digest == digest => known.parsed.clone(),
-                _ => Arc::new(parser.parse(first_line, text)),
-            };
-            ParsedDocument { first_line, digest, parsed }
-        };
-        // On a stack that is large enough for any caller.
-        let parsed = thread::scope(|scope| {
-            let thread = thread::Builder::new().stack_size(document::STACK);
-            let reading = thread.spawn_scoped(scope, || document::split(text).map(&mut parse).collect());
-            reading.map(|reading| reading.join())
-        });
-        let failed = |reason: &str| {
-            let faults = vec![ValidationError::error(reason).at(&source.into(), 0)];
-            let parsed = Arc::new(Parsed { faults, resources: vec![] });
-            Self { documents: vec![ParsedDocument { first_line: 0, digest: None, parsed }] }
-        };
-        match parsed {
-            Ok(Ok(documents)) => Self { documents },
-            Ok(Err(_)) => failed("the reader failed; please report this text as a bug"),
-            Err(error) => failed(&format!("no thread can be started to read it: {error}")),
+        let Changed { place, first_line, former } = self.changed(&text);
+        let mut after = self.documents.split_off(former.end);
+        for document in &mut after {
+            let start = document.place.start + text.len() - self.text.len();
+            document.place = start..start + document.place.len();
         }
+        let mut former = self.documents.split_off(former.start).into_iter().peekable();
+        let mut new = Vec::new();
+        for (line, within) in document::split(&text[place.clone()]) {
+            let first_line = first_line + line - 1;
+            let place = place.start + within.start..place.start + within.end;
+            while former.next_if(|known| known.first_line < first_line).is_some() {}
+            let is_known = |known: &ParsedDocument| {
+                known.first_line == first_line && self.text[known.place.clone()] == text[place.clone()]
+            };
+            let known = former.next_if(is_known);
+            if known.is_none() {
+                new.push(self.documents.len());
+            }
+            let parsed = known.map(|known| known.parsed).unwrap_or_default();
+            self.documents.push(ParsedDocument { first_line, place, parsed });
+        }
+        let texts = new.iter().map(|index| &self.documents[*index]);
+        let texts: Vec<_> = texts.map(|new| (new.first_line, &text[new.place.clone()])).collect();
+        match parse_documents(&texts, source, default_namespace) {
+            Ok(parsed) => {
+                new.into_iter().zip(parsed).for_each(|(new, parsed)| self.documents[new].parsed = parsed)
+            }
+            Err(fault) => {
+                *self = Self::default();
+                return Err(fault);
+            }
+        }
+        self.documents.append(&mut after);
+        self.text = text;
+        Ok(())
+    }
+
+    /// Compares a text with the former one. Lines separate documents: the same lines in front of and behind the change are the same
+    /// documents, except the document before the first line that differs, which may have grown.
+    fn changed(&self, text: &str) -> Changed {
+        let (before, now) = (self.text.as_bytes(), text.as_bytes());
+        let same = common_prefix(before, now);
+        let same_lines = now[..same].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let begun = self.documents.partition_point(|document| document.place.start < same_lines);
+        let (start, first_line) = match self.documents[..begun].last() {
+            Some(document) => (document.place.start, document.first_line),
+            None => (0, 1),
+        };
+        let differing = before.len() - common_suffix(&before[same..], &now[same..]);
+        let line_end = before[differing..].iter().position(|byte| *byte == b'\n');
+        let last_lines = line_end.map_or(before.len(), |end| differing + end + 1);
+        let mut end = self.documents.partition_point(|document| document.place.start < last_lines);
+        let mut place = start..now.len();
+        if let Some(document) = self.documents.get(end) {
+            place.end -= before.len() - document.place.start;
+            let lines = now[place.clone()].iter().filter(|byte| **byte == b'\n').count();
+            if usize::try_from(document.first_line - first_line) != Ok(lines) {
+                (end, place.end) = (self.documents.len(), now.len());
+            }
+        }
+        Changed { place, first_line, former: begun.saturating_sub(1)..end }
     }
 
     /// Returns the resources and the faults of all documents.
@@ -90,6 +143,55 @@ impl ParsedText {
         }
         all
     }
+}
+
+/// The number of bytes that are compared at once.
+const STEP: usize = 4096;
+
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    let steps = one.chunks_exact(STEP).zip(other.chunks_exact(STEP)).take_while(|(one, other)| one == other);
+    let start = steps.count() * STEP;
+    start + one[start..].iter().zip(&other[start..]).take_while(|(one, other)| one == other).count()
+}
+
+fn common_suffix(one: &[u8], other: &[u8]) -> usize {
+    let steps =
+        one.rchunks_exact(STEP).zip(other.rchunks_exact(STEP)).take_while(|(one, other)| one == other);
+    let length = steps.count() * STEP;
+    let rest = one[..one.len() - length].iter().rev().zip(other[..other.len() - length].iter().rev());
+    length + rest.take_while(|(one, other)| one == other).count()
+}
+
+/// Parses documents, each with its first line, on a stack that is large enough for any caller.
+///
+/// # Errors
+/// The thread of the stack cannot be started, or panicked.
+fn parse_documents(
+    texts: &[(u32, &str)],
+    source: &str,
+    default_namespace: &str,
+) -> Result<Vec<Parsed>, ValidationError> {
+    if texts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut parser = Parser {
+        source: source.into(),
+        default_namespace: default_namespace.into(),
+        parsed: Parsed::default(),
+    };
+    let parsed = thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(document::STACK);
+        let reading = thread.spawn_scoped(scope, || {
+            texts.iter().map(|(first_line, text)| parser.parse(*first_line, text)).collect()
+        });
+        reading.map(|reading| reading.join())
+    });
+    let reason = match parsed {
+        Ok(Ok(parsed)) => return Ok(parsed),
+        Ok(Err(_)) => "the reader failed; please report this text as a bug".to_owned(),
+        Err(error) => format!("no thread can be started to read it: {error}"),
+    };
+    Err(ValidationError::error(reason).at(&source.into(), 0))
 }
 
 struct Parser {

@@ -297,13 +297,89 @@ fn the_next_version_of_a_text_shares_the_documents_that_are_the_same_at_the_same
     let first = [rule("a", "{match: x}"), "---\nkind: [\n".to_owned(), rule("b", "{match: x}")].concat();
     let changed = first.replacen("{match: x}", "{match: z}", 1);
     let moved = format!("# moves the rest\n{first}");
-    let before = ParsedText::new(&first, "x.yaml", "ns", None);
     for (text, shared) in [(&first, 2), (&changed, 1), (&moved, 0)] {
-        let after = ParsedText::new(text, "x.yaml", "ns", Some(&before)).parsed();
+        let mut read = ParsedText::default();
+        read.replace(first.clone(), "x.yaml", "ns").unwrap();
+        let resources = read.parsed().resources;
+        read.replace(text.clone(), "x.yaml", "ns").unwrap();
+        let after = read.parsed();
         assert_eq!(after, parse(text, "x.yaml", "ns"), "{text}");
         assert_eq!((after.resources.len(), after.faults.len()), (2, 1), "{text}");
-        let resources = before.parsed().resources;
         let pairs = resources.iter().zip(&after.resources);
         assert_eq!(pairs.filter(|(before, after)| Arc::ptr_eq(before, after)).count(), shared, "{text}");
     }
+}
+
+/// Documents, parts of documents, and lines that separate documents, or look like that.
+const PIECES: [&str; 14] = [
+    "---\nkind: rule\nmetadata: {name: a}\n",
+    "---\nkind: rule\nmetadata: {name: b}\nspec: {match: \"true\"}\n",
+    "--- # a comment\nkind: rule\nmetadata: {name: c, labels: {n: x}}\n",
+    "---\nkind: rule\nmetadata: {name: d}\nspec: {match: |-\n  x\n  --- y\n",
+    "kind: rule\nmetadata: {name: e}\n",
+    "spec: {match: x}\n",
+    "---\n",
+    "---x\n",
+    "--- ",
+    "# a comment\n",
+    "\n",
+    "\r\n",
+    "x",
+    "\u{feff}",
+];
+
+proptest::proptest! {
+    /// Each edit replaces some pieces by others; often it adds no line, so that the documents behind it are the same.
+    #[test]
+    fn the_next_version_of_a_text_is_read_like_a_new_one(
+        first in proptest::collection::vec(0..PIECES.len(), 0..12),
+        edits in proptest::collection::vec(
+            (0..12_usize, 0..3_usize, proptest::collection::vec(0..PIECES.len(), 0..3)),
+            0..5,
+        ),
+    ) {
+        let mut read = ParsedText::default();
+        let mut pieces = first;
+        for (start, removed, added) in [(0, 0, Vec::new())].into_iter().chain(edits) {
+            let start = start.min(pieces.len());
+            let end = (start + removed).min(pieces.len());
+            drop(pieces.splice(start..end, added));
+            let text: String = pieces.iter().map(|piece| PIECES[*piece]).collect();
+            read.replace(text.clone(), "x.yaml", "ns").unwrap();
+            proptest::prop_assert_eq!(read.parsed(), parse(&text, "x.yaml", "ns"), "{}", text);
+        }
+    }
+
+    /// Most texts are longer than the parts that are compared at once.
+    #[test]
+    fn common_parts_of_texts_are_found(
+        length in 0..3 * STEP,
+        changed in 0..3 * STEP,
+        added in 0..2 * STEP,
+    ) {
+        let one: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
+        let changed = changed.min(length);
+        let other = [&one[..changed], &vec![255; added][..], &one[changed..]].concat();
+        let expected = if added == 0 { (length, length) } else { (changed, length - changed) };
+        proptest::prop_assert_eq!((common_prefix(&one, &other), common_suffix(&one, &other)), expected);
+    }
+}
+
+#[test]
+fn documents_between_two_changes_and_behind_them_are_shared() {
+    let text = |changed: &[usize]| -> String {
+        let documents = (0..1000).map(|index| {
+            let condition = if changed.contains(&index) { "y" } else { "x" };
+            format!("---\nkind: rule\nmetadata: {{name: r{index}}}\nspec: {{match: {condition}}}\n")
+        });
+        documents.collect()
+    };
+    let mut read = ParsedText::default();
+    read.replace(text(&[]), "x.yaml", "ns").unwrap();
+    let before = read.parsed().resources;
+    read.replace(text(&[10, 900]), "x.yaml", "ns").unwrap();
+    let after = read.parsed().resources;
+    let differing =
+        before.iter().zip(&after).enumerate().filter(|(_, (one, other))| !Arc::ptr_eq(one, other));
+    assert_eq!(differing.map(|(index, _)| index).collect::<Vec<_>>(), [10, 900]);
 }

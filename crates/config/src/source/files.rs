@@ -5,7 +5,6 @@ use std::{
     io::{self, Read as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use rustix::fs::OFlags;
@@ -54,17 +53,18 @@ pub(super) fn read_again(
     let mut all = Parsed::default();
     let (files, faults) = list(root, formats);
     all.faults = faults;
-    let former = std::mem::take(before);
+    let mut former = std::mem::take(before);
     for path in files {
-        let source: Arc<str> = path.display().to_string().into();
-        let text = match read_document(&path, formats) {
-            Ok(text) => text,
+        let source = path.display().to_string();
+        let document = match read_document(&path, formats) {
+            Ok(document) => document,
             Err(error) => {
-                all.faults.push(ValidationError::error(error.to_string()).at(&source, 0));
+                all.faults.push(ValidationError::error(error.to_string()).at(&source.into(), 0));
                 continue;
             }
         };
-        let text = ParsedText::new(&text, &source, default_namespace, former.get(&path));
+        let mut text = former.remove(&path).unwrap_or_default();
+        let failure = text.replace(document, &source, default_namespace).err();
         let parsed = text.parsed();
         before.insert(path, text);
         if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {
@@ -74,7 +74,7 @@ pub(super) fn read_again(
             break;
         }
         all.resources.extend(parsed.resources);
-        all.faults.extend(parsed.faults);
+        all.faults.extend(parsed.faults.into_iter().chain(failure));
     }
     all
 }
