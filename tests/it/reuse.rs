@@ -8,7 +8,7 @@ use std::{
 use base64::Engine as _;
 use mixer_adapter::template::STANDARD;
 use mixer_adapter_config::{
-    Change, Collection, ConfigSet, Content, Kind, Resource, ResourceName, ValidationError, parse,
+    Change, Collection, ConfigSet, Content, Kind, Resource, ResourceName, Resources, ValidationError, parse,
 };
 use mixer_adapter_engine::{
     Snapshot,
@@ -194,7 +194,7 @@ async fn observe(snapshot: &Snapshot) -> String {
     let mut text = format!("faulty: {}\n", snapshot.has_faults());
     let parts = [Some(snapshot), snapshot.shadow().map(|shadow| &**shadow)];
     for part in parts.into_iter().flatten() {
-        let (size, bag) = (part.size(), part.bag());
+        let (size, mut bag) = (part.size(), part.bag());
         text.push_str(&format!("{} rules, {} handlers\n", size.rules, size.handlers));
         text.extend(part.rules().map(|(rule, place)| format!("{rule} at {place}\n")));
         for handler in
@@ -203,8 +203,12 @@ async fn observe(snapshot: &Snapshot) -> String {
             text.push_str(&format!("{handler}: {:?}\n", part.rules_of(handler)));
         }
         text.push_str(&format!("{:?}\n", part.cached_namespaces(10)));
-        let used = part.vocabulary().iter().filter(|declared| bag.holds(declared.name));
-        text.extend(used.map(|declared| format!("{} is used\n", declared.name)));
+        for declared in part.vocabulary().iter() {
+            bag.set(declared.slot, true);
+            if bag.at(declared.slot).is_some() {
+                text.push_str(&format!("{} is used\n", declared.name));
+            }
+        }
         observe_requests(part, &mut text).await;
     }
     text
@@ -248,7 +252,7 @@ fn full(resources: &[Arc<Resource>]) -> Vec<Change> {
     // As a source of files does.
     let legacy = Collection::of("", &Kind::from("listentry"));
     if sets.iter().all(|change| change.collection != legacy) {
-        sets.push(Change::new(legacy, Content::Full(Vec::new())));
+        sets.push(Change::new(legacy, Content::Full(Resources::default())));
     }
     sets
 }

@@ -3,9 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use mixer_adapter_core::framework::digest::Digest;
-
-use crate::{collection::Collection, name::ResourceName, resource::Resource};
+use crate::{collection::Collection, name::ResourceName, resource::Resource, resources::Resources};
 
 /// A change of one collection.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +20,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// The whole collection. An empty set deletes all resources.
-    Full(Vec<Arc<Resource>>),
+    Full(Resources),
     /// The difference to the state before. Removing a missing resource is not an error.
     Partial {
         /// New and changed resources.
@@ -33,29 +31,52 @@ pub enum Content {
 }
 
 impl Content {
-    /// The resources that are new or changed.
-    pub fn resources(&self) -> &[Arc<Resource>] {
-        let (Self::Full(resources) | Self::Partial { added: resources, .. }) = self;
-        resources
+    /// Iterates over the resources that are new or changed, or the whole collection.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        let (all, added) = match self {
+            Self::Full(resources) => (Some(resources), &[][..]),
+            Self::Partial { added, .. } => (None, &added[..]),
+        };
+        all.into_iter().flat_map(Resources::iter).chain(added)
+    }
+
+    /// Returns the number of these resources.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Full(resources) => resources.len(),
+            Self::Partial { added, .. } => added.len(),
+        }
+    }
+
+    /// Returns the resources of the collection after the change.
+    pub(crate) fn after(self, mut before: Resources) -> Resources {
+        match self {
+            Self::Full(resources) => resources,
+            Self::Partial { added, removed } => {
+                let touched = removed.iter().chain(added.iter().map(|resource| &resource.name));
+                touched.for_each(|name| before.remove(name));
+                added.into_iter().for_each(|resource| before.insert(resource));
+                before
+            }
+        }
     }
 }
 
 impl Change {
-    /// Creates a change whose version is a digest of its resources.
+    /// Creates a change whose version is made of the digests of its resources.
     pub fn new(collection: Collection, content: Content) -> Self {
-        Self { collection, version: version(content.resources()), content }
+        let digests = content.resources().map(|resource| resource.digest().bits());
+        let sum = digests.fold(0, u64::wrapping_add);
+        Self { collection, version: format!("{sum:016x}"), content }
     }
 
     /// Creates full changes of the collections of these resources, and empty changes of Mixer's other collections.
     pub fn full_sets(resources: impl IntoIterator<Item = impl Into<Arc<Resource>>>) -> Vec<Self> {
-        let mut sets: BTreeMap<Collection, Vec<Arc<Resource>>> =
-            Collection::mixer().map(|collection| (collection, Vec::new())).collect();
+        let mut sets: BTreeMap<Collection, Resources> =
+            Collection::mixer().map(|collection| (collection, Resources::default())).collect();
         for resource in resources {
             let resource = resource.into();
-            match sets.get_mut(&resource.collection) {
-                Some(set) => set.push(resource),
-                None => _ = sets.insert(resource.collection.clone(), vec![resource]),
-            }
+            sets.entry(resource.collection.clone()).or_default().insert(resource);
         }
         sets.into_iter()
             .map(|(collection, resources)| Self::new(collection, Content::Full(resources)))
@@ -68,28 +89,26 @@ impl Change {
     /// the state after them.
     pub(crate) fn then(&mut self, later: Self) {
         self.version = later.version;
-        let Content::Partial { added: changed, removed: gone } = later.content else {
-            self.content = later.content;
-            return;
-        };
-        let touched: BTreeSet<&ResourceName> =
-            changed.iter().map(|resource| &resource.name).chain(&gone).collect();
-        let (Content::Full(resources) | Content::Partial { added: resources, .. }) = &mut self.content;
-        resources.retain(|resource| !touched.contains(&resource.name));
-        if let Content::Partial { removed, .. } = &mut self.content {
-            removed.retain(|name| !touched.contains(name));
-            removed.extend(gone);
+        match (&mut self.content, later.content) {
+            (Content::Full(resources), later) => *resources = later.after(std::mem::take(resources)),
+            (earlier, later @ Content::Full(_)) => *earlier = later,
+            (Content::Partial { added, removed }, Content::Partial { added: changed, removed: gone }) => {
+                let touched: BTreeSet<&ResourceName> =
+                    changed.iter().map(|resource| &resource.name).chain(&gone).collect();
+                added.retain(|resource| !touched.contains(&resource.name));
+                removed.retain(|name| !touched.contains(name));
+                added.extend(changed);
+                removed.extend(gone);
+            }
         }
-        let (Content::Full(resources) | Content::Partial { added: resources, .. }) = &mut self.content;
-        resources.extend(changed);
     }
 
     /// Separates these new and changed resources from all other changes.
     pub(crate) fn split(&self, names: &HashSet<ResourceName>) -> (Self, Self) {
-        let (separated, others) =
-            self.content.resources().iter().cloned().partition(|resource| names.contains(&resource.name));
+        let (separated, others): (Vec<_>, Vec<_>) =
+            self.content.resources().cloned().partition(|resource| names.contains(&resource.name));
         let content = match &self.content {
-            Content::Full(_) => Content::Full(others),
+            Content::Full(_) => Content::Full(others.into_iter().collect()),
             Content::Partial { removed, .. } => Content::Partial { added: others, removed: removed.clone() },
         };
         let separated = Content::Partial { added: separated, removed: Vec::new() };
@@ -102,10 +121,4 @@ impl Change {
     pub(crate) fn is_empty(&self) -> bool {
         matches!(&self.content, Content::Partial { added, removed } if added.is_empty() && removed.is_empty())
     }
-}
-
-/// A digest of resources, in their order.
-fn version(resources: &[Arc<Resource>]) -> String {
-    let digest = Digest::of(resources.iter().map(|resource| resource.digest().as_bytes()));
-    format!("{:016x}", digest.bits())
 }

@@ -1,35 +1,17 @@
 //! The resources of each source, to detect that it lost its rules or everything.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use crate::{
-    change::{Change, Content},
-    collection::Collection,
-    name::{Kind, ResourceName},
-    offer::Update,
-    resource::Resource,
-};
+use crate::{change::Change, collection::Collection, name::Kind, offer::Update, resources::Resources};
 
 /// Mixer's resources that a source has, by collection.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    names: BTreeMap<Collection, Held>,
+    resources: BTreeMap<Collection, Resources>,
     /// Set while updates of the source are not applied.
     pub(crate) held_back: Option<HeldBack>,
-}
-
-/// The resources that a source has of a collection.
-#[derive(Debug, Default)]
-struct Held {
-    /// Those of the last full update, until there is a partial one.
-    whole: Vec<Arc<Resource>>,
-    /// The names of all others.
-    names: HashSet<ResourceName>,
 }
 
 /// The reason why updates of a source are not applied.
@@ -56,11 +38,11 @@ pub(crate) enum Loss {
 impl Holdings {
     /// Records an update, and returns its loss. Releases the source if the lost resources are there again.
     pub(crate) fn update(&mut self, update: &Update) -> Option<Loss> {
-        let (had_rules, had_some) = (self.has_rules(), !self.names.is_empty());
+        let (had_rules, had_some) = (self.has_rules(), !self.resources.is_empty());
         for change in &update.changes {
             self.record(change);
         }
-        if self.names.is_empty() {
+        if self.resources.is_empty() {
             return had_some.then_some(Loss::Everything);
         }
         if self.has_rules() || self.held_back == Some(HeldBack::Lost) {
@@ -68,7 +50,7 @@ impl Holdings {
         }
         let is_included =
             |collection: &Collection| update.changes.iter().any(|change| change.collection == *collection);
-        let whole = self.names.keys().all(is_included);
+        let whole = self.resources.keys().all(is_included);
         (had_rules && !self.has_rules()).then_some(Loss::Rules { whole })
     }
 
@@ -76,24 +58,12 @@ impl Holdings {
         if collection.role().is_none() {
             return;
         }
-        let Held { whole, names } = self.names.entry(collection.clone()).or_default();
-        match content {
-            Content::Full(resources) => {
-                whole.clone_from(resources);
-                names.clear();
-            }
-            Content::Partial { added, removed } => {
-                names.extend(whole.drain(..).map(|resource| resource.name.clone()));
-                for name in removed {
-                    names.remove(name);
-                }
-                names.extend(added.iter().map(|resource| resource.name.clone()));
-            }
-        }
-        self.names.retain(|_, held| !held.whole.is_empty() || !held.names.is_empty());
+        let held = self.resources.entry(collection.clone()).or_default();
+        *held = content.clone().after(std::mem::take(held));
+        self.resources.retain(|_, held| !held.is_empty());
     }
 
     fn has_rules(&self) -> bool {
-        self.names.keys().any(|collection| collection.role() == Some(Kind::Rule))
+        self.resources.keys().any(|collection| collection.role() == Some(Kind::Rule))
     }
 }

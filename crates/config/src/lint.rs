@@ -11,7 +11,7 @@ use crate::{
 
 /// Finds the known traps of Mixer's configuration in a set. `quotas` has the instances of templates for quotas.
 pub fn lint(set: &ConfigSet, quotas: &BTreeSet<&ResourceName>) -> Vec<ValidationError> {
-    let mut faults: Vec<_> = set.iter().flat_map(|entry| &entry.lints).cloned().collect();
+    let mut faults: Vec<_> = set.notable().flat_map(|entry| &entry.lints).cloned().collect();
     if !quotas.is_empty() {
         quotas_of_two_rules(set, quotas, &mut faults);
     }

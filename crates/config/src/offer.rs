@@ -236,7 +236,7 @@ impl Offers {
         update.changes.retain(|change| {
             let included = self.filter.includes(&change.collection);
             if !included
-                && !change.content.resources().is_empty()
+                && change.content.count() > 0
                 && self.ignored.insert(change.collection.clone())
             {
                 tracing::warn!(

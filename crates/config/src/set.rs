@@ -1,11 +1,10 @@
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ptr,
     sync::Arc,
 };
 
-use foldhash::fast::RandomState;
-use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
+use imbl::{OrdMap, ordmap::DiffItem};
 
 use crate::{
     change::{Change, Content},
@@ -14,6 +13,7 @@ use crate::{
     name::{Kind, ResourceName},
     resource::Resource,
     resource_lint::lint_resource,
+    resources::Resources,
     runtime,
     spec::Spec,
     validation_error::ValidationError,
@@ -26,9 +26,12 @@ use mixer_adapter_core::framework::suggest::suggest;
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSet {
     entries: OrdMap<ResourceName, Arc<Entry>>,
-    others: BTreeMap<Collection, OrdSet<ResourceName>>,
+    /// The entries with faults or probable mistakes.
+    notable: OrdMap<ResourceName, Arc<Entry>>,
+    /// The resources of each collection, also of those that Mixer does not use.
+    collections: BTreeMap<Collection, Resources>,
     /// The deprecated fields that layers of the runtime allow.
-    layers: BTreeMap<ResourceName, BTreeSet<String>>,
+    allowed: BTreeSet<String>,
 }
 
 /// A resource with its interpreted spec. It equals itself only: sets share what did not change.
@@ -51,25 +54,25 @@ impl PartialEq for Entry {
     }
 }
 
-/// Entries by the address of their resources.
-type ByResource<'s> = HashMap<*const Resource, &'s Arc<Entry>, RandomState>;
-
 impl Entry {
     /// Interprets the spec of a resource. An unchanged spec is shared with `before`.
     fn new(resource: Arc<Resource>, before: Option<&Self>) -> Self {
-        if let Some(Self { spec: Ok(spec), foreign, resource: old, .. }) = before
-            && old.spec == resource.spec
-            && old.unknown == resource.unknown
-        {
-            let (spec, foreign) = (Ok(spec.clone()), foreign.clone());
-            return Self { resource, spec, foreign, lints: Vec::new() };
-        }
-        let (spec, deprecated) = match Spec::read(&resource) {
-            Ok((spec, deprecated)) => (Ok(Arc::new(spec)), deprecated),
-            Err(faults) => (Err(faults), Vec::new()),
+        let (spec, foreign) = match before {
+            Some(Self { spec: Ok(spec), foreign, resource: old, .. })
+                if old.spec == resource.spec && old.unknown == resource.unknown =>
+            {
+                (Ok(spec.clone()), foreign.clone())
+            }
+            _ => {
+                let (spec, deprecated) = match Spec::read(&resource) {
+                    Ok((spec, deprecated)) => (Ok(Arc::new(spec)), deprecated),
+                    Err(faults) => (Err(faults), Vec::new()),
+                };
+                (spec, resource.unknown.iter().cloned().chain(deprecated).collect())
+            }
         };
-        let foreign = resource.unknown.iter().cloned().chain(deprecated).collect();
-        Self { resource, spec, foreign, lints: Vec::new() }
+        let lints = lint_resource(&resource, spec.as_deref().ok(), &foreign);
+        Self { resource, spec, foreign, lints }
     }
 
     /// The full name.
@@ -95,71 +98,61 @@ impl ConfigSet {
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<ValidationError>) {
         let mut next = self.clone();
         let mut faults = Vec::new();
-        let mut known = None;
         for Change { collection, content, .. } in changes {
-            let mut former = None;
-            let added = match content {
-                Content::Full(resources) => {
-                    let known = known.get_or_insert_with(|| self.by_resource());
-                    former = Some(known.remove(&collection).unwrap_or_default());
-                    next.others.remove(&collection);
-                    if collection.is_runtime() {
-                        next.layers.clear();
-                    }
-                    resources
-                }
-                Content::Partial { added, removed } => {
-                    next.remove(&collection, &removed);
-                    added
+            let added: Option<HashSet<ResourceName>> = match &content {
+                Content::Full(_) => None,
+                Content::Partial { added, .. } => {
+                    Some(added.iter().map(|resource| resource.name.clone()).collect())
                 }
             };
+            let before = next.collections.remove(&collection).unwrap_or_default();
+            let after = content.after(before.clone());
             if collection.role().is_some() {
-                let entries = self.entries_of(&collection, added, former.as_mut(), &mut faults);
-                for (_, gone) in former.into_iter().flatten() {
-                    if next.get(gone.name()) == Some(gone) {
-                        next.entries.remove(gone.name());
+                next.interpret(&before, &after);
+                let is_included = |resource: &Resource| {
+                    resource.collection == collection
+                        && added.as_ref().is_none_or(|added| added.contains(&resource.name))
+                };
+                let mut invalid: Vec<_> =
+                    next.notable().filter(|entry| is_included(&entry.resource)).collect();
+                invalid.sort_by(|one, other| one.resource.origin.cmp(&other.resource.origin));
+                faults
+                    .extend(invalid.iter().filter_map(|entry| entry.spec.as_ref().err()).flatten().cloned());
+                let repeated = after.repeated().filter(|(resource, _)| is_included(resource));
+                faults.extend(repeated.map(|(resource, first)| {
+                    resource.error("", format!("is given twice; the first is at {}", first.origin))
+                }));
+            } else if collection.is_runtime() {
+                next.allowed.clear();
+                for layer in after.by_name().values() {
+                    match runtime::allowed_deprecated(layer) {
+                        Ok(allowed) => next.allowed.extend(allowed),
+                        // Fields that the previous version allowed are no longer allowed, even if faults are ignored.
+                        Err(fault) => faults.push(fault),
                     }
                 }
-                next.entries.extend(entries);
-            } else {
-                if collection.is_runtime() {
-                    next.add_layers(&added, &mut faults);
-                }
-                let names = added.iter().map(|resource| resource.name.clone());
-                next.others.entry(collection).or_default().extend(names);
             }
+            next.collections.insert(collection, after);
         }
         (next, faults)
     }
 
-    /// Returns the entries of each collection.
-    fn by_resource(&self) -> BTreeMap<&Collection, ByResource<'_>> {
-        let mut all: BTreeMap<_, ByResource<'_>> = BTreeMap::new();
-        for entry in self.iter() {
-            let Entry { resource, .. } = &**entry;
-            all.entry(&resource.collection).or_default().insert(Arc::as_ptr(resource), entry);
-        }
-        all
-    }
-
-    fn remove(&mut self, collection: &Collection, names: &[ResourceName]) {
-        for name in names {
-            self.entries.remove(name);
-            self.layers.remove(name);
-            if let Some(others) = self.others.get_mut(collection) {
-                others.remove(name);
-            }
-        }
-    }
-
-    fn add_layers(&mut self, layers: &[Arc<Resource>], faults: &mut Vec<ValidationError>) {
-        for layer in layers {
-            match runtime::allowed_deprecated(layer) {
-                Ok(allowed) => drop(self.layers.insert(layer.name.clone(), allowed)),
-                Err(fault) => {
-                    // Fields that the previous version allowed are no longer allowed, even if faults are ignored.
-                    self.layers.remove(&layer.name);
-                    faults.push(fault);
+    /// Interprets the resources of a collection that differ from those before.
+    fn interpret(&mut self, before: &Resources, after: &Resources) {
+        for item in before.by_name().diff(after.by_name()) {
+            match item {
+                DiffItem::Remove(name, _) => {
+                    self.entries.remove(name);
+                    self.notable.remove(name);
+                }
+                DiffItem::Add(name, resource) | DiffItem::Update { new: (name, resource), .. } => {
+                    let entry = Arc::new(Entry::new(resource.clone(), self.get(name).map(Arc::as_ref)));
+                    if entry.spec.is_ok() && entry.lints.is_empty() {
+                        self.notable.remove(name);
+                    } else {
+                        self.notable.insert(name.clone(), entry.clone());
+                    }
+                    self.entries.insert(name.clone(), entry);
                 }
             }
         }
@@ -167,49 +160,12 @@ impl ConfigSet {
 
     /// Returns the full names of the deprecated fields and values that layers of the runtime allow.
     pub fn allowed_deprecated(&self) -> BTreeSet<String> {
-        self.layers.values().flatten().cloned().collect()
+        self.allowed.clone()
     }
 
-    /// Returns entries for new and changed resources. If they are a whole collection, takes its unchanged entries out of the `former` ones.
-    fn entries_of(
-        &self,
-        collection: &Collection,
-        resources: Vec<Arc<Resource>>,
-        mut former: Option<&mut ByResource<'_>>,
-        faults: &mut Vec<ValidationError>,
-    ) -> BTreeMap<ResourceName, Arc<Entry>> {
-        let mut entries: BTreeMap<ResourceName, Arc<Entry>> = BTreeMap::new();
-        for resource in resources {
-            let unchanged = former.as_mut().and_then(|former| former.remove(&Arc::as_ptr(&resource)));
-            let first = entries.get(&resource.name);
-            if let (Some(entry), None) = (unchanged, first) {
-                faults.extend(entry.spec.as_ref().err().into_iter().flatten().cloned());
-                continue;
-            }
-            let before = self.get(&resource.name);
-            let taken = before.filter(|before| {
-                let is_taken = former
-                    .as_ref()
-                    .is_some_and(|former| !former.contains_key(&Arc::as_ptr(&before.resource)));
-                is_taken && before.resource.collection == *collection
-            });
-            if let Some(first) = first.or(taken) {
-                let reason = format!("is given twice; the first is at {}", first.resource.origin);
-                faults.push(resource.error("", reason));
-                continue;
-            }
-            let entry = match before.filter(|before| before.resource == resource) {
-                Some(before) => before.clone(),
-                None => {
-                    let mut entry = Entry::new(resource, before.map(Arc::as_ref));
-                    entry.lints = lint_resource(&entry.resource, entry.spec.as_deref().ok(), &entry.foreign);
-                    Arc::new(entry)
-                }
-            };
-            faults.extend(entry.spec.as_ref().err().into_iter().flatten().cloned());
-            entries.insert(entry.name().clone(), entry);
-        }
-        entries
+    /// Returns the entries with faults or probable mistakes, in the order of their names.
+    pub(crate) fn notable(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.notable.values()
     }
 
     /// Returns all entries, by kind in Mixer's processing order, then namespace, then name.
@@ -314,13 +270,11 @@ impl ConfigSet {
 
     /// Returns the number of resources of each collection, including collections that Mixer does not use.
     pub fn counts(&self) -> BTreeMap<Collection, usize> {
-        let others = self.others.iter().map(|(collection, names)| (collection.clone(), names.len()));
-        let mut counts: BTreeMap<_, _> = others.collect();
-        let collections: Vec<&Collection> = self.iter().map(|entry| &entry.resource.collection).collect();
-        for same in collections.chunk_by(|one, other| one == other) {
-            *counts.entry(same[0].clone()).or_default() += same.len();
-        }
-        counts
+        let counts = self
+            .collections
+            .iter()
+            .map(|(collection, resources)| (collection.clone(), resources.by_name().len()));
+        counts.filter(|(collection, count)| *count > 0 || collection.role().is_none()).collect()
     }
 }
 
@@ -370,7 +324,8 @@ mod tests {
     fn a_full_change_replaces_its_collection_and_no_other() {
         let before = of(&[rule("a", "x"), rule("b", "x"), handler("h", "ns")].concat());
         let rules = Collection::of("", &Kind::Rule);
-        let (after, faults) = before.apply([Change::new(rules, Content::Full(resources(&rule("b", "x"))))]);
+        let all = resources(&rule("b", "x")).into_iter().collect();
+        let (after, faults) = before.apply([Change::new(rules, Content::Full(all))]);
         assert_eq!(faults, []);
         assert_eq!(names(&after), ["h.handler.ns", "b.rule.ns"]);
         assert_eq!(names(&before).len(), 3, "the old set stays as it was");

@@ -209,7 +209,7 @@ impl StreamSource {
             };
             if missing.remove(&*offer.content().collection) {
                 let (change, faults) = convert::decode(offer.content(), &source);
-                read.resources.extend_from_slice(change.content.resources());
+                read.resources.extend(change.content.resources().cloned());
                 read.faults.extend(faults);
             }
             offer.accept();

@@ -323,7 +323,8 @@ async fn a_refused_offer_is_tried_again_with_the_next_of_any_source_and_its_sour
 async fn changes_add_to_a_refused_offer_of_their_collection_or_replace_it() {
     let (rules, script) = part("r", only("rules"), &[]);
     let mut offers = start(vec![rules]);
-    let rules = |names: &[&str]| full("rules", names).content.resources().to_vec();
+    let rules = |names: &[&str]| full("rules", names).content.resources().cloned().collect::<Vec<_>>();
+    let whole = |names: &[&str]| full("rules", names).content;
     let name = |name: &str| ResourceName::new(name, Kind::Rule, "ns");
     let partial = |added: &[&str], removed: &[&str]| {
         let removed = removed.iter().map(|removed| name(removed)).collect();
@@ -343,9 +344,9 @@ async fn changes_add_to_a_refused_offer_of_their_collection_or_replace_it() {
     assert_eq!(tried(&mut offers).await, both);
     assert_eq!(decision(&mut first).await, None, "it is replaced");
     let _third = script.offer(&[full("rules", &["a", "d"])]).await;
-    assert_eq!(tried(&mut offers).await, Content::Full(rules(&["a", "d"])));
+    assert_eq!(tried(&mut offers).await, whole(&["a", "d"]));
     let _fourth = script.offer(&[partial(&["e"], &["a"])]).await;
-    assert_eq!(tried(&mut offers).await, Content::Full(rules(&["d", "e"])));
+    assert_eq!(tried(&mut offers).await, whole(&["d", "e"]));
 }
 
 #[tokio::test]
@@ -369,8 +370,10 @@ async fn bad_resources_that_are_skipped_come_into_use_once_they_fit() {
     assert_eq!(tried(&mut offers, Ok(())).await, "c");
     assert_eq!(decision(&mut decisions).await, Some(Decision::Live));
     assert_eq!(tried(&mut offers, Err(fault())).await, "ab", "the others may be what they lack");
-    let added =
-        Content::Partial { added: full("rules", &["d"]).content.resources().to_vec(), removed: Vec::new() };
+    let added = Content::Partial {
+        added: full("rules", &["d"]).content.resources().cloned().collect(),
+        removed: Vec::new(),
+    };
     let _more = script.offer(&[Change::new(collection("rules"), added)]).await;
     assert_eq!(tried(&mut offers, Ok(())).await, "abd");
 }
@@ -476,7 +479,7 @@ impl Source for Latest {
 fn names_in(update: &Update, short: &str) -> Option<BTreeSet<String>> {
     let of = collection(short);
     let change = update.changes.iter().find(|change| change.collection == of)?;
-    Some(change.content.resources().iter().map(|resource| resource.name.name().to_owned()).collect())
+    Some(change.content.resources().map(|resource| resource.name.name().to_owned()).collect())
 }
 
 /// The collections in use, each with the names in it.

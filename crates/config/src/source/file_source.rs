@@ -28,6 +28,7 @@ use crate::{
     offer::{Decisions, Offers, Update},
     parsed::Parsed,
     resource::Resource,
+    resources::Resources,
     validation_error::ValidationError,
 };
 
@@ -201,7 +202,7 @@ fn changes(resources: Vec<Arc<Resource>>, sent: &mut BTreeSet<Collection>) -> Ve
     let mut changes = Change::full_sets(resources);
     let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
     let gone = sent.difference(&now).cloned();
-    changes.extend(gone.map(|collection| Change::new(collection, Content::Full(Vec::new()))));
+    changes.extend(gone.map(|collection| Change::new(collection, Content::Full(Resources::default()))));
     *sent = now;
     changes
 }

@@ -31,9 +31,9 @@ impl FileStatus {
     pub(super) fn offered(&self, source: &str, changes: &[Change]) -> Offered {
         let mut state = self.state.lock();
         state.source = Some(source.to_owned());
-        let counted = changes.iter().map(|change| {
-            (change.collection.to_string(), change.version.clone(), change.content.resources().len())
-        });
+        let counted = changes
+            .iter()
+            .map(|change| (change.collection.to_string(), change.version.clone(), change.content.count()));
         let offered: Offered = counted.collect();
         let total: usize = offered.iter().map(|(_, _, count)| count).sum();
         state.record("push", format!("{total} in all"));

@@ -14,11 +14,6 @@ impl Digest {
         u64::from_le_bytes(self.0[..8].try_into().unwrap_or_default())
     }
 
-    /// Its bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
     /// Returns the digest of a sequence of parts. The boundaries between parts are significant.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();

@@ -41,7 +41,7 @@ pub(crate) fn decode(change: &RawChange, source: &str) -> (Change, Vec<Validatio
         }
     }
     let content = if change.full {
-        Content::Full(resources)
+        Content::Full(resources.into_iter().collect())
     } else {
         let removed = change.removed.iter().map(|name| resource_name(name, kind(&collection, None)));
         Content::Partial { added: resources, removed: removed.collect() }
@@ -55,7 +55,7 @@ pub(in crate::stream) fn encode(types: &Types, change: &Change) -> (RawChange, V
         Content::Full(_) => (true, &[] as &[ResourceName]),
         Content::Partial { removed, .. } => (false, &removed[..]),
     };
-    let (served, faults) = encode_resources(types, change.content.resources().iter().map(|known| &**known));
+    let (served, faults) = encode_resources(types, change.content.resources().map(|known| &**known));
     let change = RawChange {
         collection: change.collection.as_str().into(),
         version: change.version.clone(),

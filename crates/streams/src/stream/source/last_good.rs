@@ -61,7 +61,8 @@ impl LastGood {
             let count = stale.len();
             resources.extend(stale);
             if count > 0 || before.stale > 0 {
-                kept.push(Change::new(collection.clone(), Content::Full(resources.clone())));
+                let whole = resources.iter().cloned().collect();
+                kept.push(Change::new(collection.clone(), Content::Full(whole)));
             }
             // New resources of a file with an error do not stay when they leave it.
             resources.retain(|resource| !is_faulty(resource, &faulty) || known.contains(&resource.name));

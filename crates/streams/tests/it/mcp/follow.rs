@@ -47,11 +47,11 @@ fn plain(name: &ResourceName) -> String {
 /// Collection, names added, names removed, of each change.
 fn shape(offer: &Offer) -> Vec<(String, Vec<String>, Vec<String>)> {
     let shape = offer.content().changes.iter().map(|change| {
-        let (added, removed) = match &change.content {
-            Content::Full(resources) => (resources, Vec::new()),
-            Content::Partial { added, removed } => (added, removed.clone()),
+        let removed = match &change.content {
+            Content::Full(_) => Vec::new(),
+            Content::Partial { removed, .. } => removed.clone(),
         };
-        let added = added.iter().map(|resource| plain(&resource.name)).collect();
+        let added = change.content.resources().map(|resource| plain(&resource.name)).collect();
         let removed = removed.iter().map(plain).collect();
         (change.collection.to_string(), added, removed)
     });
@@ -112,9 +112,9 @@ async fn the_first_update_waits_for_every_required_collection_and_later_ones_bri
     set(&source, HANDLERS, &[]);
     let update = next(&mut updates).await;
     assert_eq!(update.content().source.as_ref(), format!("mcp://{}", listening.address));
-    assert_eq!(shape(&update), [of(HANDLERS, &[], &[]), of(RULES, &["a.rule.ns", "rootless.rule"], &[])]);
-    let Content::Full(rules) = &update.content().changes[1].content else { panic!() };
-    assert_eq!(rules[0].spec, json!({ "match": "version == \"1\"" }));
+    assert_eq!(shape(&update), [of(HANDLERS, &[], &[]), of(RULES, &["rootless.rule", "a.rule.ns"], &[])]);
+    let rule = update.content().changes[1].content.resources().next().unwrap();
+    assert_eq!(rule.spec, json!({ "match": "version == \"1\"" }));
     update.accept();
     until_status(&source, |sink| sink.collections.len() == 2).await;
 
@@ -228,7 +228,7 @@ async fn files_reach_the_engine_through_a_source_and_a_sink_as_they_were_written
         .changes
         .iter()
         .flat_map(|change| match &change.content {
-            Content::Full(resources) => resources.clone(),
+            Content::Full(resources) => resources.iter().cloned().collect::<Vec<_>>(),
             Content::Partial { .. } => panic!("the first is full"),
         })
         .collect();
