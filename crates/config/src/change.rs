@@ -66,7 +66,11 @@ impl Change {
     /// Creates a change whose version is made of the digests of its resources.
     pub fn new(collection: Collection, content: Content) -> Self {
         let digests = content.resources().map(|resource| resource.digest().bits());
-        let sum = digests.fold(0, u64::wrapping_add);
+        Self::of_digests(collection, digests.fold(0, u64::wrapping_add), content)
+    }
+
+    /// Creates a change whose resources have digests with that sum.
+    pub(crate) fn of_digests(collection: Collection, sum: u64, content: Content) -> Self {
         Self { collection, version: format!("{sum:016x}"), content }
     }
 

@@ -24,11 +24,18 @@ use mixer_adapter_core::framework::suggest::suggest;
 /// prints), or documents with `resources`, as in Envoy's own files. A resource without a namespace is of the default
 /// one. `source` is the name of the text in faults, usually a path.
 pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
-    let mut read = ParsedText::default();
-    let failure = read.replace(text.to_owned(), source, default_namespace).err();
-    let mut parsed = read.parsed();
-    parsed.faults.extend(failure);
-    parsed
+    let (mut read, mut edits) = (ParsedText::default(), Edits::default());
+    let failure = read.replace(text.to_owned(), source, default_namespace, &mut edits).err();
+    Parsed { resources: edits.new, faults: read.faults().cloned().chain(failure).collect() }
+}
+
+/// The resources by which the versions of texts differ.
+#[derive(Debug, Default)]
+pub(crate) struct Edits {
+    /// Those of documents that are gone.
+    pub(crate) gone: Vec<Arc<Resource>>,
+    /// Those of new documents, in the order of the texts.
+    pub(crate) new: Vec<Arc<Resource>>,
 }
 
 /// A text with the resources of each document, which the next version of the text shares where it has the same documents at the same
@@ -56,7 +63,7 @@ struct Changed {
 }
 
 impl ParsedText {
-    /// Replaces the text, and parses the documents that the former text does not have.
+    /// Replaces the text, parses the documents that the former text does not have, and adds the differing resources to `edits`.
     ///
     /// # Errors
     /// The text cannot be read. There are no documents then.
@@ -65,6 +72,7 @@ impl ParsedText {
         text: String,
         source: &str,
         default_namespace: &str,
+        edits: &mut Edits,
     ) -> Result<(), ValidationError> {
         let text = match text.strip_prefix('\u{feff}') {
             Some(text) => text.to_owned(),
@@ -81,7 +89,9 @@ impl ParsedText {
         for (line, within) in document::split(&text[place.clone()]) {
             let first_line = first_line + line - 1;
             let place = place.start + within.start..place.start + within.end;
-            while former.next_if(|known| known.first_line < first_line).is_some() {}
+            while let Some(gone) = former.next_if(|known| known.first_line < first_line) {
+                edits.gone.extend(gone.parsed.resources);
+            }
             let is_known = |known: &ParsedDocument| {
                 known.first_line == first_line && self.text[known.place.clone()] == text[place.clone()]
             };
@@ -92,14 +102,19 @@ impl ParsedText {
             let parsed = known.map(|known| known.parsed).unwrap_or_default();
             self.documents.push(ParsedDocument { first_line, place, parsed });
         }
+        edits.gone.extend(former.flat_map(|gone| gone.parsed.resources));
         let texts = new.iter().map(|index| &self.documents[*index]);
         let texts: Vec<_> = texts.map(|new| (new.first_line, &text[new.place.clone()])).collect();
         match parse_documents(&texts, source, default_namespace) {
             Ok(parsed) => {
-                new.into_iter().zip(parsed).for_each(|(new, parsed)| self.documents[new].parsed = parsed)
+                for (new, parsed) in new.into_iter().zip(parsed) {
+                    edits.new.extend_from_slice(&parsed.resources);
+                    self.documents[new].parsed = parsed;
+                }
             }
             Err(fault) => {
-                *self = Self::default();
+                let gone = std::mem::take(self).documents.into_iter().chain(after);
+                edits.gone.extend(gone.flat_map(|gone| gone.parsed.resources));
                 return Err(fault);
             }
         }
@@ -134,14 +149,14 @@ impl ParsedText {
         Changed { place, first_line, former: begun.saturating_sub(1)..end }
     }
 
-    /// Returns the resources and the faults of all documents.
-    pub(crate) fn parsed(&self) -> Parsed {
-        let mut all = Parsed::default();
-        for ParsedDocument { parsed, .. } in &self.documents {
-            all.resources.extend_from_slice(&parsed.resources);
-            all.faults.extend_from_slice(&parsed.faults);
-        }
-        all
+    /// Iterates over the resources of all documents.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.documents.iter().flat_map(|document| &document.parsed.resources)
+    }
+
+    /// Iterates over the faults of all documents.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = &ValidationError> {
+        self.documents.iter().flat_map(|document| &document.parsed.faults)
     }
 }
 

@@ -290,6 +290,12 @@ fn what_would_grow_without_bounds_is_refused() {
     assert_eq!(parse(&deepest, "x.yaml", "a").resources.len(), 1);
 }
 
+/// Replaces a text, and returns the resources and the faults of all its documents.
+fn replace(read: &mut ParsedText, text: &str) -> Parsed {
+    read.replace(text.to_owned(), "x.yaml", "ns", &mut Edits::default()).unwrap();
+    Parsed { resources: read.resources().cloned().collect(), faults: read.faults().cloned().collect() }
+}
+
 #[test]
 fn the_next_version_of_a_text_shares_the_documents_that_are_the_same_at_the_same_lines() {
     let rule =
@@ -299,10 +305,8 @@ fn the_next_version_of_a_text_shares_the_documents_that_are_the_same_at_the_same
     let moved = format!("# moves the rest\n{first}");
     for (text, shared) in [(&first, 2), (&changed, 1), (&moved, 0)] {
         let mut read = ParsedText::default();
-        read.replace(first.clone(), "x.yaml", "ns").unwrap();
-        let resources = read.parsed().resources;
-        read.replace(text.clone(), "x.yaml", "ns").unwrap();
-        let after = read.parsed();
+        let resources = replace(&mut read, &first).resources;
+        let after = replace(&mut read, text);
         assert_eq!(after, parse(text, "x.yaml", "ns"), "{text}");
         assert_eq!((after.resources.len(), after.faults.len()), (2, 1), "{text}");
         let pairs = resources.iter().zip(&after.resources);
@@ -345,8 +349,7 @@ proptest::proptest! {
             let end = (start + removed).min(pieces.len());
             drop(pieces.splice(start..end, added));
             let text: String = pieces.iter().map(|piece| PIECES[*piece]).collect();
-            read.replace(text.clone(), "x.yaml", "ns").unwrap();
-            proptest::prop_assert_eq!(read.parsed(), parse(&text, "x.yaml", "ns"), "{}", text);
+            proptest::prop_assert_eq!(replace(&mut read, &text), parse(&text, "x.yaml", "ns"), "{}", text);
         }
     }
 
@@ -375,10 +378,8 @@ fn documents_between_two_changes_and_behind_them_are_shared() {
         documents.collect()
     };
     let mut read = ParsedText::default();
-    read.replace(text(&[]), "x.yaml", "ns").unwrap();
-    let before = read.parsed().resources;
-    read.replace(text(&[10, 900]), "x.yaml", "ns").unwrap();
-    let after = read.parsed().resources;
+    let before = replace(&mut read, &text(&[])).resources;
+    let after = replace(&mut read, &text(&[10, 900])).resources;
     let differing =
         before.iter().zip(&after).enumerate().filter(|(_, (one, other))| !Arc::ptr_eq(one, other));
     assert_eq!(differing.map(|(index, _)| index).collect::<Vec<_>>(), [10, 900]);

@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeSet,
     fs,
     future::pending,
     io,
@@ -16,19 +15,15 @@ use tokio::{sync::mpsc, task::spawn_blocking, time};
 use super::{
     Source,
     file_status::{FileStatus, Offered},
-    files,
-    files::{FileFormat, ParsedFiles},
+    files::{self, FileFormat},
+    parsed_files::ParsedFiles,
     reload_requests::ReloadRequests,
     status::SourceHandle,
     watcher::watch_path,
 };
 use crate::{
-    change::{Change, Content},
     collection::Collection,
     offer::{Decisions, Offers, Update},
-    parsed::Parsed,
-    resource::Resource,
-    resources::Resources,
     validation_error::ValidationError,
 };
 
@@ -85,8 +80,7 @@ impl FileSource {
         let mut is_requested = false;
         let mut seen = None;
         let mut is_missing = false;
-        let mut sent = BTreeSet::new();
-        let mut files = ParsedFiles::new();
+        let mut files = ParsedFiles::new(Collection::mixer());
         // The last update, which may still come into use.
         let mut open = None;
         loop {
@@ -99,20 +93,20 @@ impl FileSource {
                 if seen.is_some() {
                     now = self.debounce(now).await;
                 }
-                let (mut there, mut read) = self.read(&mut files).await;
-                if seen.is_some() && read.faults.iter().any(ValidationError::is_error) {
+                let (mut there, mut faults) = self.read(&mut files).await;
+                if seen.is_some() && faults.iter().any(ValidationError::is_error) {
                     time::sleep(RETRY).await;
                     now = self.debounce(self.list().await).await;
-                    (there, read) = self.read(&mut files).await;
+                    (there, faults) = self.read(&mut files).await;
                 }
                 if !there && !is_missing {
                     tracing::warn!(path = %self.root.display(), "nothing is at this path; waiting for it");
                 }
                 is_missing = !there;
                 seen = Some(now);
-                let changes = if there { changes(read.resources, &mut sent) } else { Vec::new() };
+                let changes = if there { files.changes() } else { Vec::new() };
                 let offered = self.status.offered(&name, &changes);
-                let update = Update { source: name.clone(), changes, faults: read.faults };
+                let update = Update { source: name.clone(), changes, faults };
                 let Some(mut decisions) = offers.offer(update).await else { return };
                 if let Some(decision) = decisions.next().await {
                     self.status.decided(&offered, &decision);
@@ -160,25 +154,23 @@ impl FileSource {
         spawn_blocking(move || Listing::at(&root, formats)).await.unwrap_or_default()
     }
 
-    /// Reads the files; the first value is false if the path itself is missing, which is not the same as an empty
-    /// directory.
-    async fn read(&self, before: &mut ParsedFiles) -> (bool, Parsed) {
+    /// Reads the files, and returns their faults; the first value is false if the path itself is missing, which is not the
+    /// same as an empty directory.
+    async fn read(&self, files: &mut ParsedFiles) -> (bool, Vec<ValidationError>) {
         let Self { root, default_namespace, formats, .. } = self.clone();
-        let mut files = std::mem::take(before);
+        let collections: Vec<_> = files.collections().cloned().collect();
+        let mut former = std::mem::replace(files, ParsedFiles::new(collections));
         let reading = spawn_blocking(move || {
             let there = root.exists();
-            let read = files::read_again(&root, &default_namespace, formats, &mut files);
-            (there && root.exists(), read, files)
+            let faults = former.read_again(&root, &default_namespace, formats);
+            (there && root.exists(), faults, former)
         });
         match reading.await {
-            Ok((there, read, files)) => {
-                *before = files;
-                (there, read)
+            Ok((there, faults, read)) => {
+                *files = read;
+                (there, faults)
             }
-            Err(_) => {
-                let fault = ValidationError::error("the reader failed").at(&self.name().into(), 0);
-                (false, Parsed { resources: Vec::new(), faults: vec![fault] })
-            }
+            Err(_) => (false, vec![ValidationError::error("the reader failed").at(&self.name().into(), 0)]),
         }
     }
 }
@@ -195,16 +187,6 @@ impl Source for FileSource {
     fn run(self: Box<Self>, offers: Offers) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.watch(offers))
     }
-}
-
-/// Returns full changes of the collections of these resources, and empty changes of collections that became empty.
-fn changes(resources: Vec<Arc<Resource>>, sent: &mut BTreeSet<Collection>) -> Vec<Change> {
-    let mut changes = Change::full_sets(resources);
-    let now: BTreeSet<_> = changes.iter().map(|change| change.collection.clone()).collect();
-    let gone = sent.difference(&now).cloned();
-    changes.extend(gone.map(|collection| Change::new(collection, Content::Full(Resources::default()))));
-    *sent = now;
-    changes
 }
 
 /// The files with their metadata, which any write or replacement changes, and faults of directories.

@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeMap,
     error::Error,
     fs::{File, OpenOptions},
     io::{self, Read as _},
@@ -11,14 +10,12 @@ use rustix::fs::OFlags;
 use serde_json::Value as Json;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::{parse::ParsedText, parsed::Parsed, validation_error::ValidationError};
+use crate::validation_error::ValidationError;
 
 /// The maximum size of a file in bytes, also of other files with configuration.
 pub const MAX_FILE: u64 = 64 << 20;
 /// The maximum number of files.
 const MAX_FILES: usize = 100_000;
-/// The maximum number of resources.
-const MAX_RESOURCES: usize = 1_000_000;
 
 /// A format of files that are neither YAML nor JSON.
 #[derive(Clone, Copy, Debug)]
@@ -27,56 +24,6 @@ pub struct FileFormat {
     pub extensions: &'static [&'static str],
     /// Converts the text of a file to the equivalent JSON.
     pub to_json: fn(&str) -> Result<Json, Box<dyn Error + Send + Sync>>,
-}
-
-/// Reads the files of a directory and its subdirectories in the order of their names, or one file of any name.
-///
-/// The files are `*.yaml`, `*.yml`, `*.json` and the files in `formats`. A file that cannot be read is a
-/// fault, and does not affect others.
-///
-/// Names that begin with a dot are ignored, and so are tests, `*.test.yaml`. Therefore a mounted ConfigMap, whose files
-/// are links into `..data`, is read once.
-pub fn read(root: &Path, default_namespace: &str, formats: &[FileFormat]) -> Parsed {
-    read_again(root, default_namespace, formats, &mut ParsedFiles::new())
-}
-
-/// The files that were read last, by path.
-pub(super) type ParsedFiles = BTreeMap<PathBuf, ParsedText>;
-
-/// Reads files as [`read`] does. Parts that are unchanged since they were read before are not parsed again.
-pub(super) fn read_again(
-    root: &Path,
-    default_namespace: &str,
-    formats: &[FileFormat],
-    before: &mut ParsedFiles,
-) -> Parsed {
-    let mut all = Parsed::default();
-    let (files, faults) = list(root, formats);
-    all.faults = faults;
-    let mut former = std::mem::take(before);
-    for path in files {
-        let source = path.display().to_string();
-        let document = match read_document(&path, formats) {
-            Ok(document) => document,
-            Err(error) => {
-                all.faults.push(ValidationError::error(error.to_string()).at(&source.into(), 0));
-                continue;
-            }
-        };
-        let mut text = former.remove(&path).unwrap_or_default();
-        let failure = text.replace(document, &source, default_namespace).err();
-        let parsed = text.parsed();
-        before.insert(path, text);
-        if all.resources.len() + parsed.resources.len() > MAX_RESOURCES {
-            let reason =
-                format!("more than {MAX_RESOURCES} resources; {source} and later files are not read");
-            all.faults.push(ValidationError::error(reason).at(&root.display().to_string().into(), 0));
-            break;
-        }
-        all.resources.extend(parsed.resources);
-        all.faults.extend(parsed.faults.into_iter().chain(failure));
-    }
-    all
 }
 
 /// Returns the files to read, in order, and the faults of the directory.
@@ -156,7 +103,7 @@ fn is_text(path: &Path) -> bool {
 
 /// The reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+pub(super) enum ReadError {
     #[error("cannot be opened: {0}")]
     Open(io::Error),
     #[error("cannot be read: {0}")]
@@ -170,7 +117,7 @@ enum ReadError {
 }
 
 /// Reads a file as YAML or JSON, whatever its format.
-fn read_document(path: &Path, formats: &[FileFormat]) -> Result<String, ReadError> {
+pub(super) fn read_document(path: &Path, formats: &[FileFormat]) -> Result<String, ReadError> {
     let text = read_text(path)?;
     match format_of(path, formats) {
         Some(format) => Ok((format.to_json)(&text).map_err(ReadError::Format)?.to_string()),

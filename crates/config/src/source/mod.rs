@@ -7,6 +7,7 @@
 mod file_source;
 mod file_status;
 mod files;
+mod parsed_files;
 mod reload_requests;
 mod status;
 mod watcher;
@@ -14,7 +15,8 @@ mod watcher;
 use std::{pin::Pin, sync::Arc};
 
 pub use file_source::FileSource;
-pub use files::{FileFormat, MAX_FILE, is_test, read, text_files};
+pub use files::{FileFormat, MAX_FILE, is_test, text_files};
+pub use parsed_files::read;
 pub use reload_requests::ReloadRequests;
 pub use status::{
     CollectionStatus, Journal, Message, RefusedVersion, SourceHandle, SourceStatus, StreamError, unix_time,

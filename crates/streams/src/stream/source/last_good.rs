@@ -45,7 +45,7 @@ impl LastGood {
             }
         }
         if !read.is_empty() {
-            // A source reports an empty collection once.
+            // A source may report an empty collection once.
             let stale = self.served.iter().filter(|(_, served)| served.stale > 0);
             for collection in stale.map(|(collection, _)| collection.clone()).collect::<Vec<_>>() {
                 read.entry(collection).or_default();
