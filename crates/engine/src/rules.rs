@@ -137,11 +137,6 @@ impl Table {
         std::iter::once(&self.default).chain(self.by_namespace.values())
     }
 
-    /// Iterates over the slots of all attributes that the rules read or set.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.all().flat_map(Rules::slots)
-    }
-
     /// Iterates over the destinations of all rules.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
         self.all().flat_map(|rules| &rules.destinations)
@@ -164,27 +159,5 @@ impl Table {
             Some(own) => (1, own),
             None => (0, &self.default),
         }
-    }
-}
-
-impl Rules {
-    fn slots(&self) -> impl Iterator<Item = u32> {
-        let conditions = self.conditions.iter().filter_map(|condition| condition.expression.as_deref());
-        let operations = self.operations.iter().flat_map(|rule| rule.request.iter().chain(&*rule.response));
-        let headers = operations.flat_map(|template| &template.values);
-        let groups = self.destinations.iter().flat_map(|destination| &destination.groups);
-        let forms = groups.clone().filter_map(|group| group.denial.as_deref());
-        let denials = forms.flat_map(|form| form.slots.iter().copied());
-        let entries = groups.flat_map(|group| &group.entries);
-        let conditions = conditions.chain(headers).flat_map(Expression::slots);
-        conditions.chain(denials).chain(entries.flat_map(Entry::slots))
-    }
-}
-
-impl Entry {
-    fn slots(&self) -> impl Iterator<Item = u32> {
-        let bindings = self.bindings.iter().flat_map(|bindings| &bindings.attributes);
-        let bound = bindings.flat_map(|(slot, _, expression)| expression.slots().chain([*slot]));
-        self.instance.slots().chain(bound)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::{
     any::Any,
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use foldhash::fast::RandomState;
+use imbl::OrdMap;
 
 use super::{
     attribute::{AttributeValue, Attributes, Bag, Reads, UsedSlots, Vocabulary},
@@ -29,7 +30,7 @@ pub struct Snapshot {
     /// The slots of the words of the global dictionary; `None` for words that are not attributes.
     pub global_slots: Box<[Option<u32>]>,
     pub(crate) namespace_slots: NamespaceSlots,
-    /// The attributes that rules read or set.
+    /// The attributes that rules read or set, also rules in the shadow.
     pub(crate) used: Arc<UsedSlots>,
     pub(crate) checks: Table,
     pub(crate) reports: Table,
@@ -57,10 +58,8 @@ pub struct Snapshot {
     pub(crate) shadow: Option<Arc<Snapshot>>,
     /// The kind of shadow that it is evaluated in; `None` if its answers count.
     pub(crate) shadow_kind: Option<ShadowKind>,
-    /// Number of rules.
-    pub(crate) rules: usize,
     /// Where each rule is written, by full name.
-    pub(crate) places: BTreeMap<Arc<str>, Arc<RulePlace>>,
+    pub(crate) places: OrdMap<Arc<str>, Arc<RulePlace>>,
     /// The namespace whose rules apply to every request.
     pub(crate) default_namespace: Box<str>,
     /// Time at which it was built.
@@ -83,13 +82,6 @@ impl Snapshot {
         if is_logged { Bag::new(self.vocabulary.clone()) } else { self.bag() }
     }
 
-    /// Collects the attributes that the rules use.
-    pub(crate) fn collect_used(&mut self) {
-        let snapshots = [&*self].into_iter().chain(self.shadow.as_deref());
-        let slots = snapshots.flat_map(|snapshot| snapshot.tables().into_iter().flat_map(Table::slots));
-        self.used = Arc::new(UsedSlots::new(&self.vocabulary, slots));
-    }
-
     fn tables(&self) -> [&Table; 4] {
         [&self.checks, &self.reports, &self.quotas, &self.generators]
     }
@@ -101,7 +93,7 @@ impl Snapshot {
 
     /// Returns the size and age.
     pub fn size(&self) -> SnapshotSize {
-        SnapshotSize { rules: self.rules, handlers: self.handlers.len(), age: self.built_at.elapsed() }
+        SnapshotSize { rules: self.places.len(), handlers: self.handlers.len(), age: self.built_at.elapsed() }
     }
 
     /// The counters of the caches of check answers, shared by successive snapshots.
@@ -184,8 +176,7 @@ impl Snapshot {
             has_dimensions_in_metadata: false,
             shadow: None,
             shadow_kind: None,
-            rules: 0,
-            places: BTreeMap::new(),
+            places: OrdMap::new(),
             default_namespace: Box::default(),
             built_at: Instant::now(),
         }

@@ -15,6 +15,7 @@ use super::{
     headers::operations,
     index::{Index, language},
     instances::{InstanceSpec, Instances},
+    rule_index::RuleIndex,
     rule_spec::{ActionSpec, RuleSpec},
     shadow::take_shadowed,
 };
@@ -42,8 +43,8 @@ pub(super) fn read(
             .chain(instances.changed_since(&compiled.instances))
             .collect();
         let rules = &compiled.rules;
-        let referring =
-            rules.all.values().filter(|rule| !renewed.is_empty() && refers_to(&rule.entry, &renewed));
+        let all = (!renewed.is_empty()).then(|| rules.all.values()).into_iter().flatten();
+        let referring = all.filter(|rule| refers_to(&rule.entry, &renewed));
         // The text of an error may have a suggestion, which depends on all resources.
         let again = rules.faulty.values().filter(|rule| rule.has_errors()).chain(referring);
         let again: BTreeSet<_> = again.map(|rule| rule.entry.name()).chain(changed.iter().copied()).collect();
@@ -54,6 +55,23 @@ pub(super) fn read(
         Spec::Rule(spec) => Ok(rule(resource, spec, &usable, vocabulary, faults)),
         _ => Err(Vec::new()),
     })
+}
+
+/// Returns the places and the attributes of the rules of both parts; those of unchanged rules are known from a former configuration.
+pub(super) fn index(rules: &Rules, former: &CompiledConfig) -> [RuleIndex; 2] {
+    let mut parts = former.parts.clone();
+    for name in rules.changed_since(&former.rules) {
+        let (before, now) = (former.rules.get(name), rules.get(name));
+        for (part, index) in parts.iter_mut().enumerate() {
+            if let Some(rule) = before.and_then(|parts| parts[part].as_deref()) {
+                index.remove(rule);
+            }
+            if let Some(rule) = now.and_then(|parts| parts[part].as_deref()) {
+                index.add(rule);
+            }
+        }
+    }
+    parts
 }
 
 /// Returns whether the handlers are those of a former snapshot, and rules call them with the same instances.

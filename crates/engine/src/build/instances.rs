@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use imbl::OrdSet;
 use parking_lot::Mutex;
 
 use super::{
-    Former,
+    CompiledConfig, Former,
     annotations::quota_settings,
     faults::{of_compilation, of_expression},
     index::{Index, language},
@@ -18,7 +19,9 @@ use crate::{
     output::Outputs,
     rules::Bindings,
 };
-use mixer_adapter_config::{self as config, ConfigSet, Kind, Resource, Spec, Target, ValidationError};
+use mixer_adapter_config::{
+    self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError,
+};
 use mixer_adapter_core::{
     framework::{
         dynamic::{DescriptorError, DescriptorSet, DynamicTemplate},
@@ -43,6 +46,13 @@ impl InstanceSpec {
 
     pub(super) fn is_quota(&self) -> bool {
         self.instance.template.variety() == Variety::Quota
+    }
+
+    /// Iterates over the slots of all attributes that the instance reads, and those that its bindings set.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        let bindings = self.bindings.iter().flat_map(|bindings| &bindings.attributes);
+        let bound = bindings.flat_map(|(slot, _, expression)| expression.slots().chain([*slot]));
+        self.instance.slots().chain(bound)
     }
 }
 
@@ -79,6 +89,19 @@ type Descriptors = BTreeMap<&'static str, &'static [u8]>;
 pub fn known_templates(adapters: &Adapters) -> Descriptors {
     let served = adapters.templates().map(|template| (template.name, template.descriptor));
     STANDARD.iter().copied().chain(served).collect()
+}
+
+/// Returns the names of the quotas; those of unchanged instances are known from a former configuration.
+pub(super) fn quotas(instances: &Instances, former: &CompiledConfig) -> OrdSet<ResourceName> {
+    let mut quotas = former.quotas.clone();
+    for name in instances.changed_since(&former.instances) {
+        if instances.get(name).is_some_and(InstanceSpec::is_quota) {
+            quotas.insert(name.clone());
+        } else {
+            quotas.remove(name);
+        }
+    }
+    quotas
 }
 
 fn compiled_template(

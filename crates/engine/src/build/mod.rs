@@ -14,6 +14,7 @@ mod headers;
 mod index;
 mod instances;
 mod open;
+mod rule_index;
 mod rule_spec;
 mod schemas;
 mod shadow;
@@ -21,6 +22,8 @@ mod unreported;
 mod usage;
 
 use std::{collections::BTreeSet, sync::Arc};
+
+use imbl::OrdSet;
 
 pub use handlers::{BackendSpec, HandlerSpec};
 pub use instances::known_templates;
@@ -30,7 +33,7 @@ pub use unreported::unreported;
 pub use usage::unused;
 
 use super::{
-    attribute::Vocabulary,
+    attribute::{UsedSlots, Vocabulary},
     cache::{CacheLimits, CachedChecks, CheckCache},
     dispatch::{FailurePolicy, OnUnknownQuota},
     shadow::kind::ShadowKind,
@@ -39,6 +42,7 @@ use super::{
 use mixer_adapter_config::{ConfigSet, ResourceName, Severity, Topic, ValidationError, lint};
 use mixer_adapter_core::framework::{settings, version::Stage};
 use mixer_adapter_host::Host;
+use rule_index::RuleIndex;
 use rule_spec::RuleSpec;
 use unreported::Unreported;
 
@@ -163,6 +167,10 @@ struct CompiledConfig {
     handlers: handlers::Handlers,
     instances: instances::Instances,
     rules: actions::Rules,
+    /// The names of the instances that are quotas.
+    quotas: OrdSet<ResourceName>,
+    /// The rules that count, and those in the shadow.
+    parts: [RuleIndex; 2],
     /// The handlers of both parts, if adapters found no faults in any handler.
     valid: Option<[Vec<Arc<HandlerSpec>>; 2]>,
 }
@@ -177,6 +185,8 @@ struct Former<'f> {
 /// Rules and the handlers that they use.
 #[derive(Debug)]
 struct Part {
+    /// Its index in [`CompiledConfig::parts`].
+    index: usize,
     handlers: Vec<Arc<HandlerSpec>>,
     rules: Vec<Arc<RuleSpec>>,
 }
@@ -184,6 +194,7 @@ struct Part {
 impl Part {
     /// Has adapters validate the handlers that rules use.
     fn new(
+        index: usize,
         used: Vec<Arc<HandlerSpec>>,
         mut rules: Vec<Arc<RuleSpec>>,
         host: &Host,
@@ -196,7 +207,7 @@ impl Part {
         found.retain(|fault| !faults.contains(fault));
         faults.extend(found);
         handlers::remove(&mut rules, &refused);
-        Self { handlers, rules }
+        Self { index, handlers, rules }
     }
 
     /// Makes it a part whose answers do not count.
@@ -236,17 +247,20 @@ impl SnapshotBuilder {
         let handlers = handlers::read(set, &adapters, host, former, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, host, former, &mut faults);
         let rules = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
-        let quotas = instances.iter().filter(|(_, instance)| instance.is_quota());
-        faults.extend(lint(set, &quotas.map(|(name, _)| name).collect()));
         let former = former.map(|former| former.compiled);
+        let none = CompiledConfig::default();
+        let quotas = instances::quotas(&instances, former.unwrap_or(&none));
+        faults.extend(lint(set, &quotas.iter().collect()));
+        let parts = actions::index(&rules, former.unwrap_or(&none));
         let same = former.filter(|former| actions::call_the_same(&rules, &handlers, former));
         let mut valid = same.and_then(|former| former.valid.clone());
         let of_part = |part: usize| rules.iter().filter_map(move |(_, parts)| parts[part].clone()).collect();
         let [own, shadow]: [Vec<_>; 2] = [of_part(0), of_part(1)];
         let [live, shadow] = match valid.clone() {
-            Some([used, shadowed]) => {
-                [Part { handlers: used, rules: own }, Part { handlers: shadowed, rules: shadow }]
-            }
+            Some([used, shadowed]) => [
+                Part { index: 0, handlers: used, rules: own },
+                Part { index: 1, handlers: shadowed, rules: shadow },
+            ],
             None => {
                 let (used, mut unused) = handlers::by_use(&handlers, &own);
                 let (shadowed, _) = handlers::by_use(&handlers, &shadow);
@@ -254,15 +268,25 @@ impl SnapshotBuilder {
                 let known = faults.len();
                 handlers::validate(unused, host, &mut faults);
                 let mut is_valid = faults.len() == known;
-                let live = Part::new(used, own, host, &mut faults, &mut is_valid);
-                let shadow = Part::new(shadowed, shadow, host, &mut faults, &mut is_valid).in_shadow();
+                let live = Part::new(0, used, own, host, &mut faults, &mut is_valid);
+                let shadow = Part::new(1, shadowed, shadow, host, &mut faults, &mut is_valid).in_shadow();
                 valid = is_valid.then(|| [live.handlers.clone(), shadow.handlers.clone()]);
                 [live, shadow]
             }
         };
         let (set, allowed) = (set.clone(), set.allowed_deprecated());
-        let compiled =
-            CompiledConfig { set, vocabulary, templates, adapters, handlers, instances, rules, valid };
+        let compiled = CompiledConfig {
+            set,
+            vocabulary,
+            templates,
+            adapters,
+            handlers,
+            instances,
+            rules,
+            quotas,
+            parts,
+            valid,
+        };
         Self { compiled, live, shadow, faults, allowed }
     }
 
@@ -297,17 +321,17 @@ impl SnapshotBuilder {
         if is_rejected || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
             return Err(faults);
         }
-        let vocabulary = self.compiled.vocabulary.clone();
+        let compiled = Arc::new(self.compiled);
         let unreported = Unreported(connect);
         let connect = if options.is_shadow { &unreported } else { connect };
         let live = if options.is_shadow { self.live.in_shadow() } else { self.live };
-        let mut snapshot = live.snapshot(vocabulary.clone(), former, connect, options, &mut faults).await;
+        let mut snapshot = live.snapshot(&compiled, former, connect, options, &mut faults).await;
         let has_faults = faults.iter().any(ValidationError::is_error);
         if has_faults && !options.lenient {
             return Err(faults);
         }
         snapshot.has_faults = has_faults;
-        snapshot.compiled = Arc::new(self.compiled);
+        snapshot.compiled = compiled.clone();
         snapshot.shadow_kind = options.is_shadow.then_some(ShadowKind::Configuration);
         let cache_counts = former.map(|former| former.cache_counts.clone()).unwrap_or_default();
         snapshot.cache = CheckCache::new(options.check_cache, cache_counts.clone());
@@ -315,20 +339,18 @@ impl SnapshotBuilder {
         snapshot.cached_checks = options.cached_checks;
         snapshot.decide_caching();
         snapshot.cache_counts = cache_counts;
-        if !self.shadow.rules.is_empty() {
+        if !compiled.parts[1].places.is_empty() {
             let former = former.and_then(|former| former.shadow.as_deref());
             let mut found = Vec::new();
-            let mut shadow = self.shadow.snapshot(vocabulary, former, &unreported, options, &mut found).await;
+            let mut shadow = self.shadow.snapshot(&compiled, former, &unreported, options, &mut found).await;
             shadow.shadow_kind = Some(ShadowKind::Rules);
             // A quota that only the rules in use have is not unknown.
             shadow.policy.unknown_quota = OnUnknownQuota::Grant;
-            shadow.collect_used();
             snapshot.shadow = Some(Arc::new(shadow));
             // A handler in the shadow that cannot be opened does not prevent the use of the others.
             found.iter_mut().for_each(|fault| fault.severity = Severity::Warning);
             faults.extend(found);
         }
-        snapshot.collect_used();
         Ok((snapshot, faults))
     }
 }
@@ -337,7 +359,7 @@ impl Part {
     /// Opens the handlers, except those carried over from the previous snapshot, and assembles a snapshot.
     async fn snapshot(
         self,
-        vocabulary: Arc<Vocabulary>,
+        compiled: &CompiledConfig,
         former: Option<&Snapshot>,
         connect: &dyn Connect,
         options: &BuildOptions,
@@ -346,16 +368,19 @@ impl Part {
         let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
         resource_counts.sweep();
         let opened = open::open_all(&self.handlers, former, connect, &resource_counts, faults).await;
+        let CompiledConfig { vocabulary, parts, .. } = compiled;
+        // The bag of a request also has the attributes for its evaluation in the shadow.
+        let slots = parts[self.index..].iter().flat_map(RuleIndex::slots);
         let mut snapshot = Snapshot {
-            namespace_slots: NamespaceSlots::of(&vocabulary),
-            global_slots: global_slots(&vocabulary),
-            vocabulary,
+            namespace_slots: NamespaceSlots::of(vocabulary),
+            global_slots: global_slots(vocabulary),
+            used: Arc::new(UsedSlots::new(vocabulary, slots)),
+            vocabulary: vocabulary.clone(),
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
             default_namespace: options.default_namespace.as_str().into(),
             resource_counts,
-            rules: self.rules.len(),
-            places: self.rules.iter().map(|rule| (rule.full_name.clone(), rule.place.clone())).collect(),
+            places: parts[self.index].places.clone(),
             ..Snapshot::empty()
         };
         for rule in &self.rules {

@@ -31,6 +31,20 @@ pub(super) struct RuleSpec {
     pub(super) headers: Option<HeaderSpec>,
 }
 
+impl RuleSpec {
+    /// Iterates over the slots of all attributes that the rule reads or sets.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        let headers = self.headers.iter();
+        let values = headers
+            .flat_map(|headers| headers.request.iter().chain(&*headers.response))
+            .flat_map(|template| &template.values);
+        let denial = self.denial.iter().flat_map(|form| form.slots.iter().copied());
+        let instances = self.actions.iter().flat_map(|action| &action.instances);
+        let expressions = self.expression.as_deref().into_iter().chain(values);
+        expressions.flat_map(Expression::slots).chain(denial).chain(instances.flat_map(InstanceSpec::slots))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct ActionSpec {
     /// The name for references of header operations to the action's outputs.
