@@ -8,7 +8,7 @@ use super::{
     attribute::Vocabulary,
     cache::CachePolicy,
     denial::DenialForm,
-    expression::{Expression, Language},
+    expression::Expression,
     handler::RuntimeHandler,
     instance::{Instance, LocalForm},
     output::Outputs,
@@ -18,12 +18,12 @@ use crate::proto::istio::mixer::v1::header_operation::Operation as HeaderOperati
 use mixer_adapter_core::framework::dynamic::DynamicTemplate;
 
 /// The rules of one variety. CHECK_WITH_OUTPUT counts as CHECK (docs/behaviour/dispatch.md#which-rules-apply).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     /// Rules of the default configuration namespace, which apply to every request.
-    pub(crate) default: Rules,
+    pub(crate) default: Arc<Rules>,
     /// Rules of other namespaces, which apply only to requests of that namespace.
-    pub(crate) by_namespace: HashMap<Box<str>, Rules, RandomState>,
+    pub(crate) by_namespace: HashMap<Arc<str>, Arc<Rules>, RandomState>,
 }
 
 /// The rules of one namespace and variety.
@@ -41,12 +41,8 @@ pub(crate) struct Rules {
     pub(crate) costly_handler: Option<Arc<str>>,
     /// The first rule whose expired answers may be used while a backend is down.
     pub(crate) stale_rule: Option<Arc<str>>,
-    /// The last rule whose evaluations a group counts.
-    pub(crate) counted_rule: Option<Arc<str>>,
-    /// The index of each condition by language and text.
-    pub(crate) condition_indices: HashMap<(Language, Arc<str>), usize, RandomState>,
-    /// The index of each destination by handler and method.
-    pub(crate) destination_indices: HashMap<(Arc<str>, String), usize, RandomState>,
+    /// Whether a quota has [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
+    pub(crate) has_dimensions_in_metadata: bool,
 }
 
 #[derive(Debug)]
@@ -134,7 +130,7 @@ pub(crate) struct HeaderTemplate {
 impl Table {
     /// Iterates over the rules of all namespaces.
     fn all(&self) -> impl Iterator<Item = &Rules> {
-        std::iter::once(&self.default).chain(self.by_namespace.values())
+        std::iter::once(&self.default).chain(self.by_namespace.values()).map(|rules| &**rules)
     }
 
     /// Iterates over the destinations of all rules.
@@ -144,7 +140,7 @@ impl Table {
 
     /// Iterates over the rules that apply to a namespace: the default namespace's, then its own.
     pub(crate) fn of(&self, namespace: &str) -> impl Iterator<Item = &Rules> + Clone {
-        std::iter::once(&self.default).chain(self.by_namespace.get(namespace))
+        std::iter::once(&self.default).chain(self.by_namespace.get(namespace)).map(|rules| &**rules)
     }
 
     /// Returns whether any rule applies to a namespace.
@@ -156,8 +152,8 @@ impl Table {
     /// in Mixer (docs/behaviour/dispatch.md#header-operations).
     pub(crate) fn with_operations(&self, namespace: &str) -> (usize, &Rules) {
         match self.by_namespace.get(namespace) {
-            Some(own) => (1, own),
-            None => (0, &self.default),
+            Some(own) => (1, &**own),
+            None => (0, &*self.default),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::{
     handler::RuntimeHandler,
     policy::FailurePolicy,
     resource_counts::ResourceCounts,
-    rules::Table,
+    rules::{Rules, Table},
     shadow::kind::ShadowKind,
 };
 
@@ -52,8 +52,6 @@ pub struct Snapshot {
     pub(crate) resource_counts: Arc<ResourceCounts>,
     /// Whether parts of the configuration were omitted because of faults.
     pub(crate) has_faults: bool,
-    /// Whether a quota has [`dimensions_in_metadata`](crate::QuotaSettings::dimensions_in_metadata).
-    pub(crate) has_dimensions_in_metadata: bool,
     /// The actions in the shadow, whose answers do not count; `None` if there are none.
     pub(crate) shadow: Option<Arc<Snapshot>>,
     /// The kind of shadow that it is evaluated in; `None` if its answers count.
@@ -84,6 +82,36 @@ impl Snapshot {
 
     fn tables(&self) -> [&Table; 4] {
         [&self.checks, &self.reports, &self.quotas, &self.generators]
+    }
+
+    /// Returns whether the tables of rules of another snapshot also apply here, as far as the rules are the same.
+    pub(crate) fn shares_tables(&self, other: &Self) -> bool {
+        let mut handlers = self.handlers.iter().zip(&other.handlers);
+        self.handlers.len() == other.handlers.len()
+            && handlers.all(|(own, other)| Arc::ptr_eq(own, other))
+            && self.default_namespace == other.default_namespace
+    }
+
+    /// Takes over the tables of rules of another snapshot.
+    pub(crate) fn share_tables(&mut self, other: &Self) {
+        self.checks = other.checks.clone();
+        self.reports = other.reports.clone();
+        self.quotas = other.quotas.clone();
+        self.generators = other.generators.clone();
+    }
+
+    /// Replaces the rules of a namespace in each table.
+    pub(crate) fn set_rules(&mut self, namespace: &Arc<str>, rules: [Rules; 4]) {
+        let tables = [&mut self.checks, &mut self.reports, &mut self.quotas, &mut self.generators];
+        for (table, rules) in tables.into_iter().zip(rules) {
+            if **namespace == *self.default_namespace {
+                table.default = Arc::new(rules);
+            } else if rules.destinations.is_empty() && rules.operations.is_empty() {
+                table.by_namespace.remove(namespace);
+            } else {
+                table.by_namespace.insert(namespace.clone(), Arc::new(rules));
+            }
+        }
     }
 
     /// The actions in the shadow, whose answers do not count; `None` if there are none.
@@ -173,7 +201,6 @@ impl Snapshot {
             cache_counts: Arc::default(),
             resource_counts: Arc::default(),
             has_faults: false,
-            has_dimensions_in_metadata: false,
             shadow: None,
             shadow_kind: None,
             places: OrdMap::new(),

@@ -168,7 +168,6 @@ fn rule(
     }
     let spec = |actions, headers| {
         Arc::new(RuleSpec {
-            name: resource.name.clone(),
             full_name: resource.name.to_string().into(),
             place: Arc::new(RulePlace {
                 place: resource.origin.to_string().into(),

@@ -10,13 +10,7 @@ use prost::Message as _;
 use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value as Json};
 
-use super::{
-    Former,
-    index::Index,
-    instances::InstanceSpec,
-    rule_spec::{ActionSpec, RuleSpec},
-    schemas::Adapters,
-};
+use super::{Former, index::Index, rule_spec::RuleSpec, schemas::Adapters};
 use crate::instance::Instance;
 use mixer_adapter_config::{
     self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError, findings,
@@ -81,6 +75,9 @@ pub(super) struct ResolvedHandler {
 }
 
 pub(super) type Handlers = Index<ResolvedHandler>;
+
+/// Handlers, and the full names of instances of reports that they refuse.
+pub(super) type Refused = BTreeSet<(ResourceName, String)>;
 
 impl ResolvedHandler {
     /// Returns whether the adapter supports the template.
@@ -230,12 +227,12 @@ fn in_process(
 }
 
 /// Returns the used handlers, each with the instances of its calls, and the unused ones.
-pub(super) fn by_use(
+pub(super) fn by_use<'r>(
     handlers: &Handlers,
-    rules: &[Arc<RuleSpec>],
+    rules: impl Iterator<Item = &'r RuleSpec>,
 ) -> (Vec<Arc<HandlerSpec>>, Vec<Arc<HandlerSpec>>) {
     let mut instances: BTreeMap<&ResourceName, BTreeMap<_, _>> = BTreeMap::new();
-    for action in rules.iter().flat_map(|rule| &rule.actions) {
+    for action in rules.flat_map(|rule| &rule.actions) {
         let of_handler = instances.entry(&action.handler).or_default();
         of_handler
             .extend(action.instances.iter().map(|spec| (spec.instance.name.clone(), spec.instance.clone())));
@@ -255,8 +252,8 @@ pub(super) fn validate(
     mut handlers: Vec<Arc<HandlerSpec>>,
     host: &Host,
     faults: &mut Vec<ValidationError>,
-) -> (Vec<Arc<HandlerSpec>>, BTreeSet<(ResourceName, String)>) {
-    let mut refused = BTreeSet::new();
+) -> (Vec<Arc<HandlerSpec>>, Refused) {
+    let mut refused = Refused::new();
     handlers.retain(|spec| {
         let BackendSpec::InProcess { adapter, config } = &spec.backend else {
             faults.extend(spec.remote_warnings(host));
@@ -289,25 +286,6 @@ pub(super) fn validate(
         only_reports
     });
     (handlers, refused)
-}
-
-/// Removes instances that adapters refuse.
-pub(super) fn remove(rules: &mut [Arc<RuleSpec>], refused: &BTreeSet<(ResourceName, String)>) {
-    if refused.is_empty() {
-        return;
-    }
-    for rule in rules {
-        let rule = Arc::make_mut(rule);
-        let outputs = rule.headers.iter().flat_map(|headers| &headers.outputs);
-        // Outputs are found by the positions of their instances.
-        let fixed: BTreeSet<usize> = outputs.map(|(action, ..)| *action).collect();
-        let actions = rule.actions.iter_mut().enumerate().filter(|(index, _)| !fixed.contains(index));
-        for (_, ActionSpec { handler, instances, .. }) in actions {
-            instances.retain(|InstanceSpec { instance, .. }| {
-                !refused.contains(&(handler.clone(), instance.name.to_string()))
-            });
-        }
-    }
 }
 
 impl HandlerSpec {

@@ -117,6 +117,14 @@ impl<T> Index<T> {
         self.all.iter().filter_map(|(name, compiled)| Some((name, compiled.value.as_ref()?)))
     }
 
+    /// Iterates over the usable resources of a kind in a namespace.
+    pub(super) fn of_namespace(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &T> {
+        let first = ResourceName::new("", kind.clone(), namespace);
+        let is_in_it = move |name: &ResourceName| *name.kind() == kind && name.namespace() == namespace;
+        let all = self.all.range(first..).take_while(move |(name, _)| is_in_it(name));
+        all.filter_map(|(_, compiled)| compiled.value.as_ref())
+    }
+
     /// Resolves a reference to a usable resource of a kind.
     pub(super) fn resolve(
         &self,

@@ -39,11 +39,11 @@ use super::{
     shadow::kind::ShadowKind,
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
-use mixer_adapter_config::{ConfigSet, ResourceName, Severity, Topic, ValidationError, lint};
+use handlers::Refused;
+use mixer_adapter_config::{ConfigSet, Kind, ResourceName, Severity, Topic, ValidationError, lint};
 use mixer_adapter_core::framework::{settings, version::Stage};
 use mixer_adapter_host::Host;
 use rule_index::RuleIndex;
-use rule_spec::RuleSpec;
 use unreported::Unreported;
 
 settings! {
@@ -173,6 +173,15 @@ struct CompiledConfig {
     parts: [RuleIndex; 2],
     /// The handlers of both parts, if adapters found no faults in any handler.
     valid: Option<[Vec<Arc<HandlerSpec>>; 2]>,
+    /// Whether adapters refuse instances of reports.
+    has_refused: bool,
+}
+
+impl CompiledConfig {
+    /// Returns the configuration that a snapshot was built from.
+    fn of(snapshot: Option<&Snapshot>) -> Option<&Self> {
+        snapshot.and_then(|snapshot| snapshot.compiled.downcast_ref())
+    }
 }
 
 /// The compiled resources of the former snapshot.
@@ -182,13 +191,13 @@ struct Former<'f> {
     changed: Vec<&'f ResourceName>,
 }
 
-/// Rules and the handlers that they use.
+/// The handlers that rules use.
 #[derive(Debug)]
 struct Part {
-    /// Its index in [`CompiledConfig::parts`].
+    /// The index of the rules in [`CompiledConfig::parts`].
     index: usize,
     handlers: Vec<Arc<HandlerSpec>>,
-    rules: Vec<Arc<RuleSpec>>,
+    refused: Refused,
 }
 
 impl Part {
@@ -196,7 +205,6 @@ impl Part {
     fn new(
         index: usize,
         used: Vec<Arc<HandlerSpec>>,
-        mut rules: Vec<Arc<RuleSpec>>,
         host: &Host,
         faults: &mut Vec<ValidationError>,
         is_valid: &mut bool,
@@ -206,8 +214,7 @@ impl Part {
         *is_valid &= found.is_empty();
         found.retain(|fault| !faults.contains(fault));
         faults.extend(found);
-        handlers::remove(&mut rules, &refused);
-        Self { index, handlers, rules }
+        Self { index, handlers, refused }
     }
 
     /// Makes it a part whose answers do not count.
@@ -231,7 +238,7 @@ impl SnapshotBuilder {
         mut faults: Vec<ValidationError>,
         host: &Host,
     ) -> Self {
-        let former = former.and_then(|former| former.compiled.downcast_ref::<CompiledConfig>());
+        let former = CompiledConfig::of(former);
         let former =
             former.map(|compiled| Former { compiled, changed: set.names_since(&compiled.set).collect() });
         let former = former.as_ref();
@@ -254,26 +261,26 @@ impl SnapshotBuilder {
         let parts = actions::index(&rules, former.unwrap_or(&none));
         let same = former.filter(|former| actions::call_the_same(&rules, &handlers, former));
         let mut valid = same.and_then(|former| former.valid.clone());
-        let of_part = |part: usize| rules.iter().filter_map(move |(_, parts)| parts[part].clone()).collect();
-        let [own, shadow]: [Vec<_>; 2] = [of_part(0), of_part(1)];
+        let of_part = |part: usize| rules.iter().filter_map(move |(_, parts)| parts[part].as_deref());
         let [live, shadow] = match valid.clone() {
             Some([used, shadowed]) => [
-                Part { index: 0, handlers: used, rules: own },
-                Part { index: 1, handlers: shadowed, rules: shadow },
+                Part { index: 0, handlers: used, refused: Refused::new() },
+                Part { index: 1, handlers: shadowed, refused: Refused::new() },
             ],
             None => {
-                let (used, mut unused) = handlers::by_use(&handlers, &own);
-                let (shadowed, _) = handlers::by_use(&handlers, &shadow);
+                let (used, mut unused) = handlers::by_use(&handlers, of_part(0));
+                let (shadowed, _) = handlers::by_use(&handlers, of_part(1));
                 unused.retain(|spec| shadowed.iter().all(|shadowed| shadowed.name != spec.name));
                 let known = faults.len();
                 handlers::validate(unused, host, &mut faults);
                 let mut is_valid = faults.len() == known;
-                let live = Part::new(0, used, own, host, &mut faults, &mut is_valid);
-                let shadow = Part::new(1, shadowed, shadow, host, &mut faults, &mut is_valid).in_shadow();
+                let live = Part::new(0, used, host, &mut faults, &mut is_valid);
+                let shadow = Part::new(1, shadowed, host, &mut faults, &mut is_valid).in_shadow();
                 valid = is_valid.then(|| [live.handlers.clone(), shadow.handlers.clone()]);
                 [live, shadow]
             }
         };
+        let has_refused = !(live.refused.is_empty() && shadow.refused.is_empty());
         let (set, allowed) = (set.clone(), set.allowed_deprecated());
         let compiled = CompiledConfig {
             set,
@@ -286,6 +293,7 @@ impl SnapshotBuilder {
             quotas,
             parts,
             valid,
+            has_refused,
         };
         Self { compiled, live, shadow, faults, allowed }
     }
@@ -321,11 +329,11 @@ impl SnapshotBuilder {
         if is_rejected || (!options.lenient && faults.iter().any(ValidationError::is_error)) {
             return Err(faults);
         }
-        let compiled = Arc::new(self.compiled);
+        let (compiled, before) = (Arc::new(self.compiled), CompiledConfig::of(former));
         let unreported = Unreported(connect);
         let connect = if options.is_shadow { &unreported } else { connect };
         let live = if options.is_shadow { self.live.in_shadow() } else { self.live };
-        let mut snapshot = live.snapshot(&compiled, former, connect, options, &mut faults).await;
+        let mut snapshot = live.snapshot(&compiled, before, former, connect, options, &mut faults).await;
         let has_faults = faults.iter().any(ValidationError::is_error);
         if has_faults && !options.lenient {
             return Err(faults);
@@ -342,7 +350,8 @@ impl SnapshotBuilder {
         if !compiled.parts[1].places.is_empty() {
             let former = former.and_then(|former| former.shadow.as_deref());
             let mut found = Vec::new();
-            let mut shadow = self.shadow.snapshot(&compiled, former, &unreported, options, &mut found).await;
+            let mut shadow =
+                self.shadow.snapshot(&compiled, before, former, &unreported, options, &mut found).await;
             shadow.shadow_kind = Some(ShadowKind::Rules);
             // A quota that only the rules in use have is not unknown.
             shadow.policy.unknown_quota = OnUnknownQuota::Grant;
@@ -356,10 +365,12 @@ impl SnapshotBuilder {
 }
 
 impl Part {
-    /// Opens the handlers, except those carried over from the previous snapshot, and assembles a snapshot.
+    /// Opens the handlers, except those carried over from the previous snapshot, and assembles a snapshot. Namespaces whose rules did not
+    /// change since the configuration `before` share their tables with the previous snapshot.
     async fn snapshot(
         self,
         compiled: &CompiledConfig,
+        before: Option<&CompiledConfig>,
         former: Option<&Snapshot>,
         connect: &dyn Connect,
         options: &BuildOptions,
@@ -368,7 +379,7 @@ impl Part {
         let resource_counts = former.map(|former| former.resource_counts.clone()).unwrap_or_default();
         resource_counts.sweep();
         let opened = open::open_all(&self.handlers, former, connect, &resource_counts, faults).await;
-        let CompiledConfig { vocabulary, parts, .. } = compiled;
+        let CompiledConfig { vocabulary, parts, rules, .. } = compiled;
         // The bag of a request also has the attributes for its evaluation in the shadow.
         let slots = parts[self.index..].iter().flat_map(RuleIndex::slots);
         let mut snapshot = Snapshot {
@@ -379,12 +390,24 @@ impl Part {
             handlers: opened.values().cloned().collect(),
             policy: options.policy,
             default_namespace: options.default_namespace.as_str().into(),
-            resource_counts,
+            resource_counts: resource_counts.clone(),
             places: parts[self.index].places.clone(),
             ..Snapshot::empty()
         };
-        for rule in &self.rules {
-            assemble::add(rule, &opened, &mut snapshot);
+        let none = CompiledConfig::default();
+        let before = before.filter(|before| !before.has_refused && !compiled.has_refused);
+        let shared = before.zip(former).filter(|(_, former)| snapshot.shares_tables(former));
+        let before = shared.map_or(&none, |(before, former)| {
+            snapshot.share_tables(former);
+            before
+        });
+        let changed: BTreeSet<&str> =
+            rules.changed_since(&before.rules).map(ResourceName::namespace).collect();
+        for namespace in changed {
+            let of_namespace = rules.of_namespace(Kind::Rule, namespace);
+            let of_part = of_namespace.filter_map(|parts| parts[self.index].as_deref());
+            let assembled = assemble::assemble(of_part, &opened, &self.refused, &resource_counts);
+            snapshot.set_rules(&namespace.into(), assembled);
         }
         snapshot
     }

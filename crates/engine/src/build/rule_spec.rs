@@ -17,7 +17,6 @@ use mixer_adapter_config::ResourceName;
 /// A parsed and resolved rule.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSpec {
-    pub(super) name: ResourceName,
     pub(super) full_name: Arc<str>,
     pub(super) place: Arc<RulePlace>,
     pub(super) language: Language,

@@ -43,7 +43,7 @@ impl Evaluator<'_, '_> {
     /// has none: Envoy makes no descriptor without them.
     pub(super) fn quota_dimensions(&mut self) -> Result<Vec<QuotaDimensions>, LimitError> {
         let snapshot = self.context.snapshot;
-        if !snapshot.has_dimensions_in_metadata {
+        if !snapshot.quotas.of(self.namespace).any(|rules| rules.has_dimensions_in_metadata) {
             return Ok(Vec::new());
         }
         self.phase = Phase::Quota;
