@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use mixer_adapter_config::{ConfigSet, Parsed, ValidationError, lint, parse};
+use mixer_adapter_config::{ConfigSet, Kind, Parsed, ValidationError, lint, parse};
 use serde_json::Value as Json;
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/dispatch");
@@ -53,7 +53,7 @@ fn the_lints_find_what_the_cases_were_made_to_show() {
         let place = |fault: ValidationError| {
             (id.clone(), fault.resource.unwrap().to_string(), fault.field.to_string())
         };
-        found.extend(lint(&set, &quotas).into_iter().map(place));
+        found.extend(lint(&set, &quotas, set.of_role(Kind::Rule)).into_iter().map(place));
     }
     let expected = [
         ("quota-unmatched-rule-beats-matched", "r2.rule.istio-system", "spec.actions[0].instances[0]"),

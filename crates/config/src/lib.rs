@@ -49,7 +49,7 @@ pub use change::{Change, Content};
 pub use collection::Collection;
 pub use collection_filter::CollectionFilter;
 pub use evolution::{Finding, findings};
-pub use lint::lint;
+pub use lint::{lint, names_quota};
 pub use merged_source::MergedSource;
 pub use name::{Kind, ResourceName};
 pub use offer::{Decision, Decisions, Offer, Offers, Update, Verdict};

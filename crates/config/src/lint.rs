@@ -1,50 +1,76 @@
 //! Configuration that is valid but probably has another effect than intended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     name::{Kind, ResourceName},
-    set::ConfigSet,
+    proto::istio::policy::v1beta1::Action,
+    set::{ConfigSet, Entry},
     spec::Spec,
     validation_error::ValidationError,
 };
 
-/// Finds the known traps of Mixer's configuration in a set. `quotas` has the instances of templates for quotas.
-pub fn lint(set: &ConfigSet, quotas: &BTreeSet<&ResourceName>) -> Vec<ValidationError> {
+/// Finds the known traps of Mixer's configuration in a set. `quotas` has the instances of templates for quotas, and `rules` has the
+/// rules that [name](names_quota) them, in their order.
+pub fn lint<'s>(
+    set: &'s ConfigSet,
+    quotas: &BTreeSet<&ResourceName>,
+    rules: impl IntoIterator<Item = &'s Arc<Entry>>,
+) -> Vec<ValidationError> {
     let mut faults: Vec<_> = set.notable().flat_map(|entry| &entry.lints).cloned().collect();
-    if !quotas.is_empty() {
-        quotas_of_two_rules(set, quotas, &mut faults);
-    }
+    quotas_of_two_rules(set, quotas, rules, &mut faults);
     faults.sort_by(|one, other| one.origin.cmp(&other.origin));
     faults
 }
 
+/// Returns whether a rule has a quota among its instances.
+pub fn names_quota(set: &ConfigSet, rule: &Entry, quotas: &BTreeSet<&ResourceName>) -> bool {
+    !quotas.is_empty() && quotas_of(set, rule, quotas).next().is_some()
+}
+
 /// Such a quota is granted in full whenever one rule does not match, even if the adapter denies it for another rule
 /// (docs/behaviour/dispatch.md#quota).
-fn quotas_of_two_rules(set: &ConfigSet, quotas: &BTreeSet<&ResourceName>, faults: &mut Vec<ValidationError>) {
+fn quotas_of_two_rules<'s>(
+    set: &'s ConfigSet,
+    quotas: &BTreeSet<&ResourceName>,
+    rules: impl IntoIterator<Item = &'s Arc<Entry>>,
+    faults: &mut Vec<ValidationError>,
+) {
     let mut first: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
-    for entry in set.of_role(Kind::Rule) {
-        let Ok(Spec::Rule(rule)) = entry.spec.as_deref() else { continue };
-        for (action_index, action) in rule.actions.iter().enumerate() {
-            for (index, reference) in action.instances.iter().enumerate() {
-                let Ok(instance) = set.resolve(&Kind::Instance, reference, entry.name().namespace()) else {
-                    continue;
-                };
-                if !quotas.contains(instance.name()) {
-                    continue;
-                }
-                let other = *first.entry(instance.name()).or_insert(entry.name());
-                if other != entry.name() {
-                    let reason = format!(
-                        "{other} names this quota too: while either rule does not match, a real Mixer grants it in full; \
-                         give each rule an instance of its own"
-                    );
-                    let field = format!("actions[{action_index}].instances[{index}]");
-                    faults.push(entry.resource.warning(&field, reason));
-                }
+    for rule in rules {
+        for (field, quota) in quotas_of(set, rule, quotas) {
+            let other = *first.entry(quota).or_insert(rule.name());
+            if other != rule.name() {
+                let reason = format!(
+                    "{other} names this quota too: while either rule does not match, a real Mixer grants it in full; \
+                     give each rule an instance of its own"
+                );
+                faults.push(rule.resource.warning(&field, reason));
             }
         }
     }
+}
+
+/// Iterates over the quotas among the instances of a rule, with the fields that name them.
+fn quotas_of<'s>(
+    set: &'s ConfigSet,
+    rule: &'s Entry,
+    quotas: &BTreeSet<&ResourceName>,
+) -> impl Iterator<Item = (String, &'s ResourceName)> {
+    let actions = match rule.spec.as_deref() {
+        Ok(Spec::Rule(rule)) => &rule.actions[..],
+        _ => &[],
+    };
+    let instances = actions.iter().enumerate().flat_map(|(action, Action { instances, .. })| {
+        instances.iter().enumerate().map(move |(index, reference)| (action, index, reference))
+    });
+    instances.filter_map(move |(action, index, reference)| {
+        let instance = set.resolve(&Kind::Instance, reference, rule.name().namespace()).ok()?.name();
+        quotas.contains(instance).then(|| (format!("actions[{action}].instances[{index}]"), instance))
+    })
 }
 
 #[cfg(test)]
@@ -59,7 +85,7 @@ mod tests {
         assert_eq!(faults, []);
         let names = set.iter().map(|entry| entry.name());
         let quotas = names.filter(|instance| instance.name().starts_with("quota")).collect();
-        lint(&set, &quotas).iter().map(ToString::to_string).collect()
+        lint(&set, &quotas, set.of_role(Kind::Rule)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -150,7 +176,7 @@ spec:
                 "mcp://a:1",
             )
         }));
-        let found: Vec<_> = lint(&set, &BTreeSet::new()).iter().map(ToString::to_string).collect();
+        let found: Vec<_> = lint(&set, &BTreeSet::new(), []).iter().map(ToString::to_string).collect();
         let warned: Vec<_> = found.iter().filter(|text| text.contains("is not made of DNS labels")).collect();
         assert_eq!(warned.len(), 4, "{found:?}");
         assert!(warned.iter().all(|text| !text.contains("good")), "{warned:?}");

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use imbl::OrdSet;
 use parking_lot::Mutex;
 
 use super::{
-    CompiledConfig, Former,
+    Former,
     annotations::quota_settings,
     faults::{of_compilation, of_expression},
     index::{Index, language},
@@ -19,9 +18,7 @@ use crate::{
     output::Outputs,
     rules::Bindings,
 };
-use mixer_adapter_config::{
-    self as config, ConfigSet, Kind, Resource, ResourceName, Spec, Target, ValidationError,
-};
+use mixer_adapter_config::{self as config, ConfigSet, Kind, Resource, Spec, Target, ValidationError};
 use mixer_adapter_core::{
     framework::{
         dynamic::{DescriptorError, DescriptorSet, DynamicTemplate},
@@ -89,19 +86,6 @@ type Descriptors = BTreeMap<&'static str, &'static [u8]>;
 pub fn known_templates(adapters: &Adapters) -> Descriptors {
     let served = adapters.templates().map(|template| (template.name, template.descriptor));
     STANDARD.iter().copied().chain(served).collect()
-}
-
-/// Returns the names of the quotas; those of unchanged instances are known from a former configuration.
-pub(super) fn quotas(instances: &Instances, former: &CompiledConfig) -> OrdSet<ResourceName> {
-    let mut quotas = former.quotas.clone();
-    for name in instances.changed_since(&former.instances) {
-        if instances.get(name).is_some_and(InstanceSpec::is_quota) {
-            quotas.insert(name.clone());
-        } else {
-            quotas.remove(name);
-        }
-    }
-    quotas
 }
 
 fn compiled_template(

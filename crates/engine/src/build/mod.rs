@@ -14,6 +14,7 @@ mod headers;
 mod index;
 mod instances;
 mod open;
+mod quotas;
 mod rule_index;
 mod rule_spec;
 mod schemas;
@@ -22,8 +23,6 @@ mod unreported;
 mod usage;
 
 use std::{collections::BTreeSet, sync::Arc};
-
-use imbl::OrdSet;
 
 pub use handlers::{BackendSpec, HandlerSpec};
 pub use instances::known_templates;
@@ -40,9 +39,10 @@ use super::{
     snapshot::{NamespaceSlots, Snapshot, global_slots},
 };
 use handlers::Refused;
-use mixer_adapter_config::{ConfigSet, Kind, ResourceName, Severity, Topic, ValidationError, lint};
+use mixer_adapter_config::{ConfigSet, Kind, ResourceName, Severity, Topic, ValidationError};
 use mixer_adapter_core::framework::{settings, version::Stage};
 use mixer_adapter_host::Host;
+use quotas::Quotas;
 use rule_index::RuleIndex;
 use unreported::Unreported;
 
@@ -167,8 +167,7 @@ struct CompiledConfig {
     handlers: handlers::Handlers,
     instances: instances::Instances,
     rules: actions::Rules,
-    /// The names of the instances that are quotas.
-    quotas: OrdSet<ResourceName>,
+    quotas: Quotas,
     /// The rules that count, and those in the shadow.
     parts: [RuleIndex; 2],
     /// The handlers of both parts, if adapters found no faults in any handler.
@@ -254,11 +253,10 @@ impl SnapshotBuilder {
         let handlers = handlers::read(set, &adapters, host, former, &mut faults);
         let instances = instances::read(set, &templates, &vocabulary, host, former, &mut faults);
         let rules = actions::read(set, &handlers, &instances, &vocabulary, former, &mut faults);
+        let quotas = Quotas::find(set, &instances, former);
+        faults.extend(quotas.lint(set));
         let former = former.map(|former| former.compiled);
-        let none = CompiledConfig::default();
-        let quotas = instances::quotas(&instances, former.unwrap_or(&none));
-        faults.extend(lint(set, &quotas.iter().collect()));
-        let parts = actions::index(&rules, former.unwrap_or(&none));
+        let parts = actions::index(&rules, former.unwrap_or(&CompiledConfig::default()));
         let same = former.filter(|former| actions::call_the_same(&rules, &handlers, former));
         let mut valid = same.and_then(|former| former.valid.clone());
         let of_part = |part: usize| rules.iter().filter_map(move |(_, parts)| parts[part].as_deref());

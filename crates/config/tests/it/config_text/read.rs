@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mixer_adapter_config::{Change, ConfigSet, lint, parse};
+use mixer_adapter_config::{Change, ConfigSet, Kind, lint, parse};
 
 /// Reads any text: every fault is in it and says something, and reading it again changes nothing.
 pub(crate) fn read(text: &str) {
@@ -10,7 +10,7 @@ pub(crate) fn read(text: &str) {
     let (set, faults) = ConfigSet::of(parsed.resources.clone());
     let known = set.iter().count();
     let names = set.iter().map(|entry| entry.name());
-    let lints = lint(&set, &names.filter(|name| name.name().len() > 1).collect());
+    let lints = lint(&set, &names.filter(|name| name.name().len() > 1).collect(), set.of_role(Kind::Rule));
     for fault in parsed.faults.iter().chain(&faults).chain(&lints) {
         let line = fault.origin.as_ref().unwrap().line as usize;
         assert!(line <= text.lines().count().max(1), "{fault} in {} lines", text.lines().count());
