@@ -13,8 +13,8 @@ use crate::{
     validation_error::ValidationError,
 };
 
-/// Finds the known traps of Mixer's configuration in a set. `quotas` has the instances of templates for quotas, and `rules` has the
-/// rules that [name](names_quota) them, in their order.
+/// Finds the known traps of Mixer's configuration in a set. `quotas` are the instances of templates for quotas. `rules` are at least the
+/// rules that [name quotas](names_quota), in order.
 pub fn lint<'s>(
     set: &'s ConfigSet,
     quotas: &BTreeSet<&ResourceName>,

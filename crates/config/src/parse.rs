@@ -32,9 +32,9 @@ pub fn parse(text: &str, source: &str, default_namespace: &str) -> Parsed {
 /// The resources by which the versions of texts differ.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
-    /// Those of documents that are gone.
+    /// Resources of documents that are gone.
     pub(crate) gone: Vec<Arc<Resource>>,
-    /// Those of new documents, in the order of the texts.
+    /// Resources of new documents, in the order of the texts.
     pub(crate) new: Vec<Arc<Resource>>,
 }
 
@@ -54,7 +54,7 @@ struct ParsedDocument {
     parsed: Parsed,
 }
 
-/// The part of a text that is not the same as in the former text, in whole documents.
+/// The changed part of a text, in whole documents.
 struct Changed {
     place: Range<usize>,
     first_line: u32,
@@ -123,8 +123,8 @@ impl ParsedText {
         Ok(())
     }
 
-    /// Compares a text with the former one. Lines separate documents: the same lines in front of and behind the change are the same
-    /// documents, except the document before the first line that differs, which may have grown.
+    /// Compares a text with the former one. Equal lines before and after the change are equal documents, because lines separate
+    /// documents. Only the last document before the change may have grown.
     fn changed(&self, text: &str) -> Changed {
         let (before, now) = (self.text.as_bytes(), text.as_bytes());
         let same = common_prefix(before, now);

@@ -4,11 +4,11 @@ use imbl::OrdMap;
 
 use crate::{name::ResourceName, resource::Resource};
 
-/// The resources of a collection, in the order of their names. A clone shares them, and is compared in the time of their differences.
+/// The resources of a collection, in the order of their names. Clones share them: a comparison visits only differences.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resources {
     by_name: OrdMap<ResourceName, Arc<Resource>>,
-    /// Resources whose name another one before them has.
+    /// Resources with the name of an earlier resource.
     repeated: Vec<Arc<Resource>>,
 }
 
@@ -38,7 +38,7 @@ impl Resources {
         self.repeated.iter().filter_map(|resource| Some((resource, self.by_name.get(&resource.name)?)))
     }
 
-    /// Adds a resource. It is a repeated one if another one has its name.
+    /// Adds a resource. The first resource of a name stays the first.
     pub(crate) fn insert(&mut self, resource: Arc<Resource>) {
         if self.by_name.contains_key(&resource.name) {
             self.repeated.push(resource);

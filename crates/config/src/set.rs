@@ -28,7 +28,7 @@ pub struct ConfigSet {
     entries: OrdMap<ResourceName, Arc<Entry>>,
     /// The entries with faults or probable mistakes.
     notable: OrdMap<ResourceName, Arc<Entry>>,
-    /// The resources of each collection, also of those that Mixer does not use.
+    /// The resources of each collection, including collections that Mixer does not use.
     collections: BTreeMap<Collection, Resources>,
     /// The deprecated fields that layers of the runtime allow.
     allowed: BTreeSet<String>,
@@ -137,7 +137,7 @@ impl ConfigSet {
         (next, faults)
     }
 
-    /// Interprets the resources of a collection that differ from those before.
+    /// Interprets the resources of a collection that changed.
     fn interpret(&mut self, before: &Resources, after: &Resources) {
         for item in before.by_name().diff(after.by_name()) {
             match item {

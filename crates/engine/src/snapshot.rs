@@ -84,7 +84,7 @@ impl Snapshot {
         [&self.checks, &self.reports, &self.quotas, &self.generators]
     }
 
-    /// Returns whether the tables of rules of another snapshot also apply here, as far as the rules are the same.
+    /// Returns whether equal rules have equal tables in another snapshot.
     pub(crate) fn shares_tables(&self, other: &Self) -> bool {
         let mut handlers = self.handlers.iter().zip(&other.handlers);
         self.handlers.len() == other.handlers.len()
@@ -92,7 +92,7 @@ impl Snapshot {
             && self.default_namespace == other.default_namespace
     }
 
-    /// Takes over the tables of rules of another snapshot.
+    /// Shares the tables of another snapshot.
     pub(crate) fn share_tables(&mut self, other: &Self) {
         self.checks = other.checks.clone();
         self.reports = other.reports.clone();

@@ -35,7 +35,7 @@ pub fn read(root: &Path, default_namespace: &str, formats: &[FileFormat]) -> Par
 #[derive(Debug)]
 pub(super) struct ParsedFiles {
     texts: BTreeMap<PathBuf, ParsedText>,
-    /// Also those that are empty now.
+    /// Including collections that have become empty.
     collections: BTreeMap<Collection, Collected>,
 }
 
@@ -127,7 +127,7 @@ impl ParsedFiles {
         }
         edits.new.into_iter().for_each(|new| self.add(new));
         if had_repeated || self.has_repeated() {
-            // The first of a name is known by the order of the texts.
+            // The order of the texts decides which resource of a name is the first.
             self.collections.values_mut().for_each(|collected| *collected = Collected::default());
             let all: Vec<_> = self.texts.values().flat_map(ParsedText::resources).cloned().collect();
             all.into_iter().for_each(|resource| self.add(resource));
@@ -146,7 +146,7 @@ impl ParsedFiles {
 }
 
 impl Collected {
-    /// Removes a resource, unless it was not added: files beyond the limit are not read.
+    /// Removes a resource. Resources beyond the limit were never added.
     fn remove(&mut self, gone: &Arc<Resource>) {
         let known = self.resources.by_name().get(&gone.name);
         if known.is_some_and(|known| Arc::ptr_eq(known, gone)) {

@@ -57,7 +57,7 @@ pub(super) fn read(
     })
 }
 
-/// Returns the places and the attributes of the rules of both parts; those of unchanged rules are known from a former configuration.
+/// Indexes the rules of both parts. Only rules that differ from the former configuration are read.
 pub(super) fn index(rules: &Rules, former: &CompiledConfig) -> [RuleIndex; 2] {
     let mut parts = former.parts.clone();
     for name in rules.changed_since(&former.rules) {

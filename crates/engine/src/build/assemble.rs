@@ -55,7 +55,7 @@ fn index_of(variety: Variety) -> usize {
     }
 }
 
-/// Assembles the rules of a namespace, for each table of a snapshot. `refused` has handlers with instances that they refuse.
+/// Assembles the rules of a namespace, for each table of a snapshot. Instances that handlers refuse are omitted.
 pub(super) fn assemble<'r>(
     rules: impl Iterator<Item = &'r RuleSpec>,
     opened: &'r OpenHandlers,

@@ -45,7 +45,7 @@ impl InstanceSpec {
         self.instance.template.variety() == Variety::Quota
     }
 
-    /// Iterates over the slots of all attributes that the instance reads, and those that its bindings set.
+    /// Iterates over the slots of all attributes that the instance reads or its bindings set.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         let bindings = self.bindings.iter().flat_map(|bindings| &bindings.attributes);
         let bound = bindings.flat_map(|(slot, _, expression)| expression.slots().chain([*slot]));

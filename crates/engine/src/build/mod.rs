@@ -168,7 +168,7 @@ struct CompiledConfig {
     instances: instances::Instances,
     rules: actions::Rules,
     quotas: Quotas,
-    /// The rules that count, and those in the shadow.
+    /// The rules that count, and the rules in the shadow.
     parts: [RuleIndex; 2],
     /// The handlers of both parts, if adapters found no faults in any handler.
     valid: Option<[Vec<Arc<HandlerSpec>>; 2]>,
@@ -363,8 +363,8 @@ impl SnapshotBuilder {
 }
 
 impl Part {
-    /// Opens the handlers, except those carried over from the previous snapshot, and assembles a snapshot. Namespaces whose rules did not
-    /// change since the configuration `before` share their tables with the previous snapshot.
+    /// Opens the handlers, except those carried over from the previous snapshot, and assembles a snapshot. A namespace with the rules of
+    /// the configuration `before` shares its tables with the previous snapshot.
     async fn snapshot(
         self,
         compiled: &CompiledConfig,

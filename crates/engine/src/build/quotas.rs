@@ -16,7 +16,7 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    /// Finds the quotas. Those of the former configuration are known, but for what changed.
+    /// Finds the quotas. Only resources that differ from the former configuration are read.
     pub(super) fn find(set: &ConfigSet, instances: &Instances, former: Option<&Former<'_>>) -> Self {
         let none = CompiledConfig::default();
         let before = former.map_or(&none, |former| former.compiled);

@@ -5,7 +5,7 @@ use imbl::OrdMap;
 use super::rule_spec::RuleSpec;
 use crate::snapshot::RulePlace;
 
-/// The places of rules, and the attributes that they use. The next snapshot shares it but for the rules that changed.
+/// The places of rules, and the attributes that they use. The next snapshot updates it by the rules that changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuleIndex {
     /// By full name.
