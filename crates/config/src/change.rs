@@ -54,7 +54,7 @@ impl Content {
             Self::Full(resources) => resources,
             Self::Partial { added, removed } => {
                 let touched = removed.iter().chain(added.iter().map(|resource| &resource.name));
-                touched.for_each(|name| before.remove(name));
+                before.remove(touched);
                 added.into_iter().for_each(|resource| before.insert(resource));
                 before
             }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use imbl::OrdMap;
 
@@ -47,13 +47,16 @@ impl Resources {
         }
     }
 
-    /// Removes the resources of a name.
-    pub(crate) fn remove(&mut self, name: &ResourceName) {
-        // A removal without effect would copy a part of the map.
-        if self.by_name.contains_key(name) {
-            self.by_name.remove(name);
-            self.repeated.retain(|resource| resource.name != *name);
+    /// Removes the resources of these names.
+    pub(crate) fn remove<'n>(&mut self, names: impl IntoIterator<Item = &'n ResourceName>) {
+        let names: HashSet<_> = names.into_iter().collect();
+        for name in &names {
+            // A removal without effect would copy a part of the map.
+            if self.by_name.contains_key(*name) {
+                self.by_name.remove(*name);
+            }
         }
+        self.repeated.retain(|resource| !names.contains(&resource.name));
     }
 }
 

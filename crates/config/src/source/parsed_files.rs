@@ -119,19 +119,21 @@ impl ParsedFiles {
 
     /// Applies the differences of texts to the collections.
     fn collect(&mut self, edits: Edits) {
-        let had_repeated = self.has_repeated();
-        for gone in edits.gone {
-            if let Some(collected) = self.collections.get_mut(&gone.collection) {
-                collected.remove(&gone);
+        if !self.has_repeated() {
+            for gone in edits.gone {
+                if let Some(collected) = self.collections.get_mut(&gone.collection) {
+                    collected.remove(&gone);
+                }
+            }
+            edits.new.into_iter().for_each(|new| self.add(new));
+            if !self.has_repeated() {
+                return;
             }
         }
-        edits.new.into_iter().for_each(|new| self.add(new));
-        if had_repeated || self.has_repeated() {
-            // The order of the texts decides which resource of a name is the first.
-            self.collections.values_mut().for_each(|collected| *collected = Collected::default());
-            let all: Vec<_> = self.texts.values().flat_map(ParsedText::resources).cloned().collect();
-            all.into_iter().for_each(|resource| self.add(resource));
-        }
+        // The order of the texts decides which resource of a name is the first.
+        self.collections.values_mut().for_each(|collected| *collected = Collected::default());
+        let all: Vec<_> = self.texts.values().flat_map(ParsedText::resources).cloned().collect();
+        all.into_iter().for_each(|resource| self.add(resource));
     }
 
     fn has_repeated(&self) -> bool {
@@ -151,7 +153,7 @@ impl Collected {
         let known = self.resources.by_name().get(&gone.name);
         if known.is_some_and(|known| Arc::ptr_eq(known, gone)) {
             self.digests = self.digests.wrapping_sub(gone.digest().bits());
-            self.resources.remove(&gone.name);
+            self.resources.remove([&gone.name]);
         }
     }
 }
