@@ -3,7 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use imbl::OrdMap;
+use imbl::{OrdMap, ordmap::DiffItem};
 
 use super::push::Push;
 use crate::stream::raw_resource::RawResource;
@@ -83,20 +83,16 @@ impl Held {
 
     /// Returns the changes from this state to another one.
     pub(super) fn difference_to(&self, other: &Self) -> Difference {
-        Difference {
-            changed: other
-                .resources
-                .values()
-                .filter(|resource| self.resources.get(&resource.name) != Some(*resource))
-                .cloned()
-                .collect(),
-            removed: self
-                .resources
-                .keys()
-                .filter(|name| !other.resources.contains_key(*name))
-                .cloned()
-                .collect(),
+        let mut difference = Difference::default();
+        for item in self.resources.diff(&other.resources) {
+            match item {
+                DiffItem::Add(_, new) | DiffItem::Update { new: (_, new), .. } => {
+                    difference.changed.push(new.clone());
+                }
+                DiffItem::Remove(name, _) => difference.removed.push(name.clone()),
+            }
         }
+        difference
     }
 
     /// Applies a change.

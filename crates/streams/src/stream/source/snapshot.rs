@@ -131,11 +131,6 @@ impl Snapshot {
         }
     }
 
-    /// Returns the snapshot with these encodings.
-    pub(super) fn with_encodings(self, encodings: Encodings) -> Self {
-        Self { encodings, ..self }
-    }
-
     /// Returns the resources in version 2 of Envoy's API, without resources that it cannot represent.
     pub(crate) fn v2(&self) -> &Arc<Self> {
         self.v2.get(|translated, former| {
@@ -197,19 +192,16 @@ impl Snapshot {
         self.find(name).into_iter().chain(names.filter_map(|name| self.entries.get(name)))
     }
 
+    /// Returns the resources that `find_all` returns for any of the names, each once, in the order of their names.
+    pub(crate) fn find_each<'a>(&'a self, names: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<Arc<Entry>> {
+        let found = names.into_iter().flat_map(|name| self.find_all(name));
+        let found: BTreeMap<_, _> = found.map(|entry| (entry.name(), entry)).collect();
+        found.into_values().cloned().collect()
+    }
+
     /// Returns the resources with a time to live.
     pub(crate) fn expiring(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.expiring.iter().filter_map(|name| self.entries.get(name))
-    }
-
-    /// Returns the selectors of the resources.
-    pub(super) fn selectors(&self) -> &Selectors {
-        &self.selectors
-    }
-
-    /// Returns the views of nodes.
-    fn views(&self) -> &Views {
-        &self.views
     }
 
     /// Adds or replaces a resource. An equal one stays in place, so that states continue to share it.

@@ -1,6 +1,6 @@
 //! Requests without a stream: one answer to one request (docs/behaviour/xds.md#rest).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
@@ -118,11 +118,8 @@ impl Query {
         if former.is_some_and(|former| Arc::ptr_eq(former.state(), &state)) {
             return None;
         }
-        let named = (!self.subscription.is_wildcard()).then(|| {
-            let named = self.subscription.names().iter().flat_map(|resource| state.find_all(resource));
-            let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
-            named.into_values().cloned().collect::<Vec<_>>()
-        });
+        let named =
+            (!self.subscription.is_wildcard()).then(|| state.find_each(self.subscription.names().iter()));
         let version = match &named {
             None => state.version(),
             Some(entries) => ContentVersion::of_digests(entries.iter().map(|entry| entry.digest())),

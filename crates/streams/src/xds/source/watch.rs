@@ -337,13 +337,11 @@ impl Watch {
         let mut names: NameSet = delta.removed.into_iter().map(|(name, _)| (name, true)).collect();
         names.extend(owed.names.into_iter().filter(|(name, _)| self.subscription.contains(name)));
         names.extend(delta.changed.iter().map(|entry| name_of(entry.name(), Some(state.entries()))));
-        // A resource may be requested by several of its names.
-        let there = names.iter().flat_map(|name| state.find_all(name));
-        let there: BTreeMap<_, _> = there.map(|entry| (entry.name(), entry)).collect();
         let entries = match (owed.all, self.subscription.is_wildcard()) {
             (true, true) => Selection::All(state.clone()),
             (true, false) => Selection::Some(self.subscribed(state)),
-            (false, _) => Selection::Some(there.into_values().cloned().collect()),
+            // A resource may be requested by several of its names.
+            (false, _) => Selection::Some(state.find_each(names.iter())),
         };
         let gone =
             |name: &&Arc<str>| state.find_all(name).next().is_none() && !self.withheld.contains_key(*name);
@@ -369,8 +367,6 @@ impl Watch {
         if self.subscription.is_wildcard() {
             return state.entries().values().cloned().collect();
         }
-        let named = self.subscription.names().iter().flat_map(|name| state.find_all(name));
-        let named: BTreeMap<_, _> = named.map(|entry| (entry.name(), entry)).collect();
-        named.into_values().cloned().collect()
+        state.find_each(self.subscription.names().iter())
     }
 }

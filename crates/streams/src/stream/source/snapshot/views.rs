@@ -85,12 +85,12 @@ impl View {
         if let Some(current) = current {
             return current.clone();
         }
-        if base.selectors().is_empty() && referring.iter().all(|view| view.is_whole()) {
+        if base.selectors.is_empty() && referring.iter().all(|view| view.is_whole()) {
             let state = OnceLock::from(base.clone());
             return Arc::new(Self { base: base.clone(), referring, state });
         }
         let selected: Vec<bool> =
-            base.selectors().values().map(|(selector, _)| selector.selects(node)).collect();
+            base.selectors.values().map(|(selector, _)| selector.selects(node)).collect();
         let key = Key {
             selected: selected.clone(),
             referring: referring
@@ -98,7 +98,7 @@ impl View {
                 .map(|view| [Arc::as_ptr(&view.base).addr(), Arc::as_ptr(view.state()).addr()])
                 .collect(),
         };
-        let view = base.views().get(key, || Self { base: base.clone(), referring, state: OnceLock::new() });
+        let view = base.views.get(key, || Self { base: base.clone(), referring, state: OnceLock::new() });
         // Other views are not locked meanwhile.
         view.state.get_or_init(|| view.build(&selected, former));
         view
@@ -121,7 +121,7 @@ impl View {
 
     fn build(&self, selected: &[bool], former: Option<&Arc<Self>>) -> Arc<Snapshot> {
         let selected: HashMap<&str, bool> =
-            self.base.selectors().keys().map(|text| &**text).zip(selected.iter().copied()).collect();
+            self.base.selectors.keys().map(|text| &**text).zip(selected.iter().copied()).collect();
         let former = former.filter(|former| former.referring.len() == self.referring.len());
         let (start, names) = match former {
             Some(former) => (former.state(), self.changed_since(former)),
@@ -137,7 +137,8 @@ impl View {
         if next.entries().ptr_eq(start.entries()) {
             start.clone()
         } else {
-            Arc::new(next.with_encodings(Encodings::within(self.base.views().encoded.clone())))
+            next.encodings = Encodings::within(self.base.views.encoded.clone());
+            Arc::new(next)
         }
     }
 
