@@ -31,7 +31,7 @@ use crate::{
         sink::{
             connect::with_stream,
             driver::{Sink, Stream},
-            exchange::{Responses, exchange},
+            exchange::exchange,
         },
     },
     text_format,
@@ -64,19 +64,23 @@ pub(crate) async fn follow(sink: Sink, path: PathBuf, reload: ReloadRequests, st
         let (path, reload) = (path.clone(), reload.clone());
         with_stream(sink.clone(), name.clone(), stop, move |stream, requests| {
             let (wake, woken) = mpsc::channel(1);
-            let files = Files {
-                path,
-                reload,
-                stream: stream.clone(),
-                requested: false,
-                wake,
-                woken,
-                seen: BTreeMap::new(),
-                moved: VecDeque::new(),
-                last_logged: None,
-                responses: 0,
-            };
-            exchange(stream, requests, Sotw::new(Node::default()), |requests| files.responses(requests))
+            let served = stream.clone();
+            exchange(stream, requests, Sotw::new(Node::default()), move |requests| {
+                let files = Files {
+                    path,
+                    reload,
+                    stream: served,
+                    requests,
+                    requested: false,
+                    wake,
+                    woken,
+                    seen: BTreeMap::new(),
+                    moved: VecDeque::new(),
+                    last_logged: None,
+                    responses: 0,
+                };
+                unfold(files, |mut files| async { Some((Ok(files.next().await?), files)) }).boxed()
+            })
         })
         .boxed()
     })
@@ -88,6 +92,7 @@ struct Files {
     path: PathBuf,
     reload: ReloadRequests,
     stream: Stream,
+    requests: BoxStream<'static, DiscoveryRequest>,
     /// Whether anything was requested; nothing is read before.
     requested: bool,
     wake: mpsc::Sender<()>,
@@ -100,19 +105,8 @@ struct Files {
 }
 
 impl Files {
-    fn responses(self, requests: BoxStream<'static, DiscoveryRequest>) -> Responses<DiscoveryResponse> {
-        unfold((self, requests), |(mut files, mut requests)| async {
-            let response = files.next(&mut requests).await?;
-            Some((Ok(response), (files, requests)))
-        })
-        .boxed()
-    }
-
     /// Returns the response in the next file that was moved there; `None` after the last request.
-    async fn next(
-        &mut self,
-        requests: &mut BoxStream<'static, DiscoveryRequest>,
-    ) -> Option<DiscoveryResponse> {
+    async fn next(&mut self) -> Option<DiscoveryResponse> {
         loop {
             while let Some(file) = self.moved.pop_front() {
                 let name = file.display().to_string();
@@ -137,9 +131,9 @@ impl Files {
                 Some(()) = self.woken.recv(), if self.requested => {}
                 () = sleep(POLL), if self.requested => {}
                 () = self.reload.next(), if self.requested => self.seen.clear(),
-                request = requests.next() => {
+                request = self.requests.next() => {
                     self.on_request(&request?);
-                    while let Some(Some(request)) = requests.next().now_or_never() {
+                    while let Some(Some(request)) = self.requests.next().now_or_never() {
                         self.on_request(&request);
                     }
                 }

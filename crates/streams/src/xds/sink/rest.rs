@@ -32,7 +32,7 @@ use crate::{
         sink::{
             connect::with_stream,
             driver::{Sink, Stream},
-            exchange::{Responses, exchange},
+            exchange::exchange,
         },
     },
     types::Types,
@@ -76,17 +76,21 @@ pub async fn poll(
     let polling = redial(&server, &redialing, stop, |stop| {
         let (server, client, memory) = (server.clone(), client.clone(), memory.clone());
         with_stream(sink.clone(), server.to_string(), stop, move |stream, requests| {
-            let poller = Poller {
-                server,
-                options,
-                memory,
-                stream: stream.clone(),
-                types: BTreeMap::new(),
-                answers: FuturesUnordered::new(),
-                last_logged: String::new(),
-                _held: None,
-            };
-            exchange(stream, requests, Sotw::new(client), |requests| poller.responses(requests))
+            let served = stream.clone();
+            exchange(stream, requests, Sotw::new(client), move |requests| {
+                let poller = Poller {
+                    server,
+                    options,
+                    memory,
+                    stream: served,
+                    requests,
+                    types: BTreeMap::new(),
+                    answers: FuturesUnordered::new(),
+                    last_logged: String::new(),
+                    _held: None,
+                };
+                unfold(poller, |mut poller| async { Some((Ok(poller.next().await?), poller)) }).boxed()
+            })
         })
         .boxed()
     });
@@ -110,6 +114,7 @@ struct Poller {
     options: PollOptions,
     memory: StreamMemory,
     stream: Stream,
+    requests: BoxStream<'static, DiscoveryRequest>,
     types: BTreeMap<String, Polled>,
     answers: FuturesUnordered<BoxFuture<'static, Answer>>,
     last_logged: String,
@@ -118,24 +123,13 @@ struct Poller {
 }
 
 impl Poller {
-    fn responses(self, requests: BoxStream<'static, DiscoveryRequest>) -> Responses<DiscoveryResponse> {
-        unfold((self, requests), |(mut poller, mut requests)| async {
-            let response = poller.next(&mut requests).await?;
-            Some((Ok(response), (poller, requests)))
-        })
-        .boxed()
-    }
-
     /// Returns the next response with news; `None` after the last request.
-    async fn next(
-        &mut self,
-        requests: &mut BoxStream<'static, DiscoveryRequest>,
-    ) -> Option<DiscoveryResponse> {
+    async fn next(&mut self) -> Option<DiscoveryResponse> {
         self._held = None;
         loop {
             let next = self.types.values().filter_map(|polled| polled.due).min();
             tokio::select! {
-                request = requests.next() => self.enqueue(request?),
+                request = self.requests.next() => self.enqueue(request?),
                 () = async { sleep_until(next.unwrap_or_else(Instant::now)).await }, if next.is_some() => {
                     self.send_due();
                 }
