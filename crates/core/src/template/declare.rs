@@ -43,33 +43,17 @@ macro_rules! declare_template {
     };
 
     (@ Check $request:ident) => {
-        type Input = $crate::Call<InstanceMsg>;
-        type Answer = $crate::Check;
-        type Context = ();
-        $crate::declare_template!(@one_instance $request);
-        fn respond((): (), answer: $crate::Check) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
-            Ok($crate::template::Response::Check(answer.into(), None))
-        }
+        $crate::declare_template!(@one_instance $request, $crate::Check, check => Check(check.into(), None));
     };
 
     (@ CheckWithOutput $request:ident) => {
-        type Input = $crate::Call<InstanceMsg>;
-        type Answer = ($crate::Check, OutputMsg);
-        type Context = ();
-        $crate::declare_template!(@one_instance $request);
-        fn respond((): (), (check, output): Self::Answer) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
-            Ok($crate::template::Response::Check(check.into(), Some($crate::prost::Message::encode_to_vec(&output).into())))
-        }
+        $crate::declare_template!(@one_instance $request, ($crate::Check, OutputMsg), (check, output) =>
+            Check(check.into(), Some($crate::prost::Message::encode_to_vec(&output).into())));
     };
 
     (@ AttributeGenerator $request:ident) => {
-        type Input = $crate::Call<InstanceMsg>;
-        type Answer = OutputMsg;
-        type Context = ();
-        $crate::declare_template!(@one_instance $request);
-        fn respond((): (), answer: OutputMsg) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
-            Ok($crate::template::Response::Encoded($crate::prost::Message::encode_to_vec(&answer).into()))
-        }
+        $crate::declare_template!(@one_instance $request, OutputMsg, answer =>
+            Encoded($crate::prost::Message::encode_to_vec(&answer).into()));
     };
 
     (@ Report $request:ident) => {
@@ -127,7 +111,10 @@ macro_rules! declare_template {
         }
     };
 
-    (@one_instance $request:ident) => {
+    (@one_instance $request:ident, $answer:ty, $given:pat => $kind:ident($($part:expr),+)) => {
+        type Input = $crate::Call<InstanceMsg>;
+        type Answer = $answer;
+        type Context = ();
         fn instance_names(request: &$request) -> impl Iterator<Item = &str> {
             request.instance.iter().map(|instance| instance.name.as_str())
         }
@@ -145,6 +132,9 @@ macro_rules! declare_template {
             let instance = request.instance.ok_or($crate::template::MalformedRequestError::NoInstance)?;
             info.dedup_id = request.dedup_id;
             Ok(($crate::Call::with_info(instance, (), info), ()))
+        }
+        fn respond((): (), $given: Self::Answer) -> Result<$crate::template::Response, $crate::template::InvalidAnswerError> {
+            Ok($crate::template::Response::$kind($($part),+))
         }
     };
 }
