@@ -45,11 +45,7 @@ impl HostMethods {
     }
 }
 
-impl fmt::Debug for HostMethods {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostMethods").field("host", &self.host).finish_non_exhaustive()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(HostMethods { host });
 
 /// A method of a host.
 pub enum HostMethod {

@@ -1,7 +1,6 @@
 //! Sessions in Redis, which servers share (`--sessions`).
 
 use std::{
-    fmt,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::Duration,
@@ -32,11 +31,7 @@ pub(crate) struct RedisSessions {
     states: Script,
 }
 
-impl fmt::Debug for RedisSessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RedisSessions").field(&self.client).finish()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(RedisSessions { client });
 
 impl RedisSessions {
     pub(crate) fn new(client: Arc<Client>) -> Self {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    fmt, io,
+    io,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -71,14 +71,7 @@ pub struct Server {
     hits: Arc<LimitHits>,
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("host", &self.host)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Server { host, options });
 
 impl Server {
     /// Creates a server for the adapters of a host.

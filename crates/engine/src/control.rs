@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -163,11 +162,7 @@ impl ConfigStatus {
     }
 }
 
-impl fmt::Debug for Controller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Controller { options });
 
 impl Controller {
     /// Creates a controller of `mixer`.

@@ -208,11 +208,7 @@ fn unique_id(count: u64) -> String {
     START.wrapping_add(count).to_string()
 }
 
-impl fmt::Debug for RuntimeHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RuntimeHandler({})", self.name)
-    }
-}
+mixer_adapter_core::framework::debug_fields!(RuntimeHandler { name });
 
 /// The parameters of a quota call.
 #[derive(Clone, Copy, Debug)]
@@ -267,11 +263,7 @@ impl LocalBackend {
     }
 }
 
-impl fmt::Debug for LocalBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LocalBackend({})", self.name)
-    }
-}
+mixer_adapter_core::framework::debug_fields!(LocalBackend { name });
 
 impl HandlerBackend for LocalBackend {
     fn call<'a>(&'a self, template: &'a DynamicTemplate, request: Bytes, caller: &'a Caller) -> Called<'a> {

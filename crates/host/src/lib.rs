@@ -22,7 +22,6 @@ mod select_handler;
 pub mod session;
 
 use std::{
-    fmt,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -73,11 +72,7 @@ pub struct Counts {
     pub loaded: AtomicU64,
 }
 
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("adapters", &self.adapters).finish_non_exhaustive()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Host { adapters });
 
 impl Host {
     /// Hosts adapters with sessions in memory.

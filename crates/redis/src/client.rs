@@ -1,7 +1,6 @@
 //! The connection, whose loss is noticed, and which is established again.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -282,11 +281,7 @@ fn ends_connection(error: &RedisError) -> bool {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("connector", &self.connector).finish_non_exhaustive()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Client { connector });
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -172,9 +171,4 @@ impl FakeMixer {
     }
 }
 
-impl fmt::Debug for FakeMixer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let adapters: Vec<&str> = self.host.adapters().iter().map(|adapter| adapter.name).collect();
-        write!(f, "FakeMixer({})", adapters.join(", "))
-    }
-}
+mixer_adapter_core::framework::debug_fields!(FakeMixer { host });

@@ -143,11 +143,7 @@ impl Http {
     }
 }
 
-impl fmt::Debug for Http {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Http").field("access", &self.access).finish_non_exhaustive()
-    }
-}
+crate::framework::debug_fields!(Http { access });
 
 impl HttpRequest {
     /// Adds a parameter to the query of the URL, percent-encoded.

@@ -1,5 +1,6 @@
 //! Parts that the other crates of the framework and generated code use. They are not for authors, and change without notice.
 
+mod debug_fields;
 pub mod digest;
 pub mod dynamic;
 pub mod frame;
@@ -19,6 +20,7 @@ mod this_machine;
 pub mod translation;
 pub mod version;
 
+pub use debug_fields::debug_fields;
 pub use framing_headers::is_framing_header;
 pub use quota_context::QuotaContext;
 pub use setters::{setters, settings};

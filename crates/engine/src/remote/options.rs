@@ -1,4 +1,4 @@
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use tokio::io::DuplexStream;
@@ -96,11 +96,7 @@ impl Default for Resolver {
     }
 }
 
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Resolver")
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Resolver {});
 
 /// Connects to a server in the same process through in-memory pipes.
 #[derive(Clone)]
@@ -117,8 +113,4 @@ impl InProcessTransport {
     }
 }
 
-impl fmt::Debug for InProcessTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InProcessTransport")
-    }
-}
+mixer_adapter_core::framework::debug_fields!(InProcessTransport {});

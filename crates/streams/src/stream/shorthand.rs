@@ -226,11 +226,7 @@ impl Trace {
     }
 }
 
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Trace({})", if self.0.is_some() { "shown" } else { "not shown" })
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Trace {});
 
 #[cfg(test)]
 mod tests {

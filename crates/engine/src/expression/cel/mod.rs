@@ -12,7 +12,7 @@ mod translate;
 mod types;
 mod values;
 
-use std::{borrow::Cow, collections::HashMap, fmt, io, mem, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, io, mem, sync::Arc};
 
 use cel::{
     Context, Env, ExecutionError, Value,
@@ -71,14 +71,7 @@ pub(crate) struct Program {
     span: Span,
 }
 
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program")
-            .field("ast", &self.ast)
-            .field("value_type", &self.value_type)
-            .finish_non_exhaustive()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(Program { ast, value_type });
 
 /// Compiles an expression in CEL.
 pub(crate) fn compile(text: &str, vocabulary: &Vocabulary) -> Result<Program, CompileError> {

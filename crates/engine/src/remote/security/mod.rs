@@ -7,7 +7,7 @@ mod refreshing;
 mod settings;
 mod token;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 use tokio::runtime::Handle;
@@ -76,9 +76,5 @@ impl Security {
     }
 }
 
-/// Without anything secret.
-impl fmt::Debug for Security {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Security").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+// Without anything secret.
+mixer_adapter_core::framework::debug_fields!(Security { name });
