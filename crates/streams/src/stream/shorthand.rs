@@ -85,26 +85,33 @@ impl fmt::Display for Shorthand {
     }
 }
 
-/// Implements [`Summarize`] for messages by their fields of the summary.
+/// Implements [`Summarize`] for messages by their fields of the summary. The names in parentheses are those of a request's type
+/// and node; its other fields are the same in all requests.
 macro_rules! summarize {
-    ($($message:ident as $this:ident { $($field:ident: $value:expr,)* })*) => {$(
+    ($($message:ident $(($type_url:ident, $node:ident))? as $this:ident { $($field:ident: $value:expr,)* })*) => {$(
         impl Summarize for $message {
             fn shorthand(&self) -> Shorthand {
                 let $this = self;
-                Shorthand { message: stringify!($message), $($field: $value,)* ..Shorthand::default() }
+                Shorthand {
+                    message: stringify!($message),
+                    $(
+                        nonce: self.response_nonce.clone(),
+                        type_url: self.$type_url.clone(),
+                        error: self.error_detail.clone(),
+                        node: self.$node.as_ref().map(|node| node.id.clone()),
+                    )?
+                    $($field: $value,)*
+                    ..Shorthand::default()
+                }
             }
         }
     )*};
 }
 
 summarize! {
-    DiscoveryRequest as request {
+    DiscoveryRequest(type_url, node) as request {
         version: request.version_info.clone(),
         names: request.resource_names.clone(),
-        nonce: request.response_nonce.clone(),
-        type_url: request.type_url.clone(),
-        error: request.error_detail.clone(),
-        node: request.node.as_ref().map(|node| node.id.clone()),
     }
     DiscoveryResponse as response {
         version: response.version_info.clone(),
@@ -112,13 +119,9 @@ summarize! {
         nonce: response.nonce.clone(),
         type_url: response.type_url.clone(),
     }
-    DeltaDiscoveryRequest as request {
+    DeltaDiscoveryRequest(type_url, node) as request {
         names: request.resource_names_subscribe.clone(),
         removed: request.resource_names_unsubscribe.clone(),
-        nonce: request.response_nonce.clone(),
-        type_url: request.type_url.clone(),
-        error: request.error_detail.clone(),
-        node: request.node.as_ref().map(|node| node.id.clone()),
         resumes: !request.initial_resource_versions.is_empty(),
     }
     DeltaDiscoveryResponse as response {
@@ -128,12 +131,8 @@ summarize! {
         nonce: response.nonce.clone(),
         type_url: response.type_url.clone(),
     }
-    RequestResources as request {
+    RequestResources(collection, sink_node) as request {
         incremental: request.incremental,
-        nonce: request.response_nonce.clone(),
-        type_url: request.collection.clone(),
-        error: request.error_detail.clone(),
-        node: request.sink_node.as_ref().map(|node| node.id.clone()),
         resumes: !request.initial_resource_versions.is_empty(),
     }
     Resources as response {
@@ -144,12 +143,8 @@ summarize! {
         nonce: response.nonce.clone(),
         type_url: response.collection.clone(),
     }
-    MeshConfigRequest as request {
+    MeshConfigRequest(type_url, sink_node) as request {
         version: request.version_info.clone(),
-        nonce: request.response_nonce.clone(),
-        type_url: request.type_url.clone(),
-        error: request.error_detail.clone(),
-        node: request.sink_node.as_ref().map(|node| node.id.clone()),
     }
     MeshConfigResponse as response {
         version: response.version_info.clone(),
@@ -157,11 +152,7 @@ summarize! {
         nonce: response.nonce.clone(),
         type_url: response.type_url.clone(),
     }
-    IncrementalMeshConfigRequest as request {
-        nonce: request.response_nonce.clone(),
-        type_url: request.type_url.clone(),
-        error: request.error_detail.clone(),
-        node: request.sink_node.as_ref().map(|node| node.id.clone()),
+    IncrementalMeshConfigRequest(type_url, sink_node) as request {
         resumes: !request.initial_resource_versions.is_empty(),
     }
     IncrementalMeshConfigResponse as response {
