@@ -1,4 +1,4 @@
-use std::{error::Error, fmt};
+use std::error::Error;
 
 use super::{ConfigErrors, Violation};
 use crate::proto::{Any, google::rpc::LocalizedMessage};
@@ -54,7 +54,8 @@ pub enum Code {
 /// }
 /// assert_eq!(port("x").unwrap_err().code(), Code::Internal);
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct AdapterError {
     code: Code,
     message: String,
@@ -112,18 +113,6 @@ impl AdapterError {
     /// Returns the faults of the configuration; empty for other failures.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
-    }
-}
-
-impl fmt::Display for AdapterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for AdapterError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
     }
 }
 

@@ -1,19 +1,19 @@
 //! The reason of a NACK.
 
-use std::fmt;
-
 use crate::stream::name::full_name;
 use mixer_adapter_config::{Collection, Kind, ValidationError, join_texts};
 
-/// The reasons why a push is refused. All of it is, unless invalid resources are skipped and every reason names one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reasons why a push is refused; the text has the first ones, and the number of the others. All of it is, unless invalid resources are skipped and every reason names one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", join_texts(.reasons.iter().map(ToString::to_string)))]
 pub struct NackError {
     /// The reasons, at least one.
     pub reasons: Vec<ResourceError>,
 }
 
 /// A fault of a resource of a push, or of the push.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{text}", if resource.is_empty() { String::new() } else { format!("{resource}: ") })]
 pub struct ResourceError {
     /// The name of the resource; empty if the reason concerns more than one.
     pub resource: String,
@@ -49,22 +49,6 @@ impl NackError {
             })
             .collect();
         if reasons.is_empty() { Self::whole("it was refused without a reason") } else { Self { reasons } }
-    }
-}
-
-impl fmt::Display for NackError {
-    /// Writes the first reasons, and the number of the others.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&join_texts(self.reasons.iter().map(ToString::to_string)))
-    }
-}
-
-impl fmt::Display for ResourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.resource.is_empty() {
-            write!(f, "{}: ", self.resource)?;
-        }
-        f.write_str(&self.text)
     }
 }
 
