@@ -19,7 +19,10 @@ use crate::{
     expression::{Expression, Language},
     wire,
 };
-use mixer_adapter_core::{framework::suggest::suggestion, value::ValueType};
+use mixer_adapter_core::{
+    framework::{json::join, suggest::suggestion},
+    value::ValueType,
+};
 
 /// The field for the name in every InstanceMsg.
 const NAME: &str = "name";
@@ -436,8 +439,4 @@ fn number(field: &Field) -> u32 {
         | Field::Message(number, _)
         | Field::Packed(number, _) => *number,
     }
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }

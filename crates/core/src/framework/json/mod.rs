@@ -349,7 +349,8 @@ fn read_duration(json: Json, path: &str) -> Read {
     Ok(Json::String(format!("{sign}{}.{:09}s", nanos / 1_000_000_000, nanos % 1_000_000_000)))
 }
 
-fn join(path: &str, name: &str) -> String {
+/// Returns the path of a field of the message at `path`.
+pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

@@ -146,11 +146,12 @@ impl<'c> Checker<'c> {
         match self.attribute(&name, id) {
             Some(found) => Ok(found),
             None if TYPE_NAMES.contains(&name.as_str()) => Ok((Expr::Ident(name), Type::Meta)),
-            None => {
-                let message = format!("unknown attribute `{name}`");
-                Err(self.error(CompileErrorKind::UnknownAttribute, id, &name, message))
-            }
+            None => Err(self.unknown_attribute(&name, id)),
         }
+    }
+
+    fn unknown_attribute(&self, name: &str, id: u64) -> CompileError {
+        self.error(CompileErrorKind::UnknownAttribute, id, name, format!("unknown attribute `{name}`"))
     }
 
     /// Resolves an attribute, or a prefix of attribute names.
@@ -188,10 +189,7 @@ impl<'c> Checker<'c> {
                         })
                     }
                     Some(found) => Ok(found),
-                    None => {
-                        let message = format!("unknown attribute `{name}`");
-                        Err(self.error(CompileErrorKind::UnknownAttribute, id, &name, message))
-                    }
+                    None => Err(self.unknown_attribute(&name, id)),
                 }
             }
             operand => {

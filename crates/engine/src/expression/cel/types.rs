@@ -32,43 +32,34 @@ pub(crate) enum Type {
     Object(String),
 }
 
+/// The types of attributes, except UNSPECIFIED.
+const OF_ATTRIBUTES: [(ValueType, Type); 11] = [
+    (ValueType::String, Type::String),
+    (ValueType::Int64, Type::Int),
+    (ValueType::Double, Type::Double),
+    (ValueType::Bool, Type::Bool),
+    (ValueType::Timestamp, Type::Timestamp),
+    (ValueType::IpAddress, Type::Ip),
+    (ValueType::EmailAddress, Type::Email),
+    (ValueType::Uri, Type::Uri),
+    (ValueType::DnsName, Type::DnsName),
+    (ValueType::Duration, Type::Duration),
+    (ValueType::StringMap, Type::StringMap),
+];
+
 impl Type {
     pub(crate) fn of(value_type: ValueType) -> Self {
-        match value_type {
-            ValueType::Unspecified => Type::Dyn,
-            ValueType::String => Type::String,
-            ValueType::Int64 => Type::Int,
-            ValueType::Double => Type::Double,
-            ValueType::Bool => Type::Bool,
-            ValueType::Timestamp => Type::Timestamp,
-            ValueType::IpAddress => Type::Ip,
-            ValueType::EmailAddress => Type::Email,
-            ValueType::Uri => Type::Uri,
-            ValueType::DnsName => Type::DnsName,
-            ValueType::Duration => Type::Duration,
-            ValueType::StringMap => Type::StringMap,
-        }
+        OF_ATTRIBUTES.into_iter().find(|(of, _)| *of == value_type).map_or(Type::Dyn, |(_, known)| known)
     }
 
     /// The attribute type with these values, or UNSPECIFIED.
     pub(crate) fn value_type(&self) -> ValueType {
-        match self {
-            Type::String => ValueType::String,
-            Type::Int => ValueType::Int64,
-            Type::Double => ValueType::Double,
-            Type::Bool => ValueType::Bool,
-            Type::Timestamp => ValueType::Timestamp,
-            Type::Ip => ValueType::IpAddress,
-            Type::Email => ValueType::EmailAddress,
-            Type::Uri => ValueType::Uri,
-            Type::DnsName => ValueType::DnsName,
-            Type::Duration => ValueType::Duration,
-            Type::StringMap => ValueType::StringMap,
-            Type::Map(key, value) if (&**key, &**value) == (&Type::String, &Type::String) => {
-                ValueType::StringMap
-            }
-            _ => ValueType::Unspecified,
+        if let Type::Map(key, value) = self
+            && (&**key, &**value) == (&Type::String, &Type::String)
+        {
+            return ValueType::StringMap;
         }
+        OF_ATTRIBUTES.iter().find(|(_, known)| known == self).map_or(ValueType::Unspecified, |(of, _)| *of)
     }
 
     /// Returns whether a value of this type is accepted where `wanted` is expected.
