@@ -46,12 +46,7 @@ fn lower(c: char) -> char {
 impl StrFormat {
     /// Returns the format of the values of a type.
     pub(crate) fn of(value_type: ValueType) -> Option<Self> {
-        match value_type {
-            ValueType::DnsName => Some(Self::DnsName),
-            ValueType::EmailAddress => Some(Self::Email),
-            ValueType::Uri => Some(Self::Uri),
-            _ => None,
-        }
+        [Self::DnsName, Self::Email, Self::Uri].into_iter().find(|format| format.value_type() == value_type)
     }
 
     /// Validates a string; a DNS name is returned with its punycode decoded, the others unchanged.

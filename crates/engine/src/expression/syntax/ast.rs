@@ -91,13 +91,7 @@ pub(crate) enum Chain {
 
 impl Chain {
     pub(crate) fn of(symbol: &str) -> Option<Self> {
-        Some(match symbol {
-            "||" => Chain::Or,
-            "&&" => Chain::And,
-            "|" => Chain::FirstOf,
-            "+" => Chain::Add,
-            _ => return None,
-        })
+        [Chain::Or, Chain::And, Chain::FirstOf, Chain::Add].into_iter().find(|chain| chain.symbol() == symbol)
     }
 
     pub(crate) fn symbol(self) -> &'static str {
