@@ -1,8 +1,6 @@
 //! `AggregatedMeshConfigService`, the protocol of Istio 1.0 and 1.1: the semantics of MCP with other messages
 //! (docs/behaviour/mcp.md#the-aggregated-service).
 
-use std::sync::Arc;
-
 use tonic::Status;
 
 use super::stream::McpStream;
@@ -12,13 +10,12 @@ use crate::{
         RequestResources, Resources,
     },
     stream::{
-        admission::{Admission, ServiceOptions},
         shorthand::Summarize,
         source::{
             catalogue::Catalogue,
             dialogue::{Dialogue, Event},
             driver::ConfigServer,
-            method::stream_method,
+            method::Served,
             pushed::Pushed,
         },
     },
@@ -31,18 +28,11 @@ pub(crate) const CHANGES: &str =
     "/istio.mcp.v1alpha1.AggregatedMeshConfigService/IncrementalAggregatedResources";
 
 /// Adds the service to others.
-pub(super) fn mount(
-    router: axum::Router,
-    source: &ConfigServer,
-    admission: &Arc<Admission>,
-    options: &ServiceOptions,
-) -> axum::Router {
-    let whole = stream_method(source, admission, options, source.requests(), |_: &ConfigServer| {
-        Translated::new(false, read_whole, write_whole)
-    });
-    let changes = stream_method(source, admission, options, source.requests(), |_: &ConfigServer| {
-        Translated::new(true, read_changes, write_changes)
-    });
+pub(super) fn mount(router: axum::Router, served: &Served) -> axum::Router {
+    let requests = served.source.requests();
+    let whole = served.streams(requests, |_: &ConfigServer| Translated::new(false, read_whole, write_whole));
+    let changes =
+        served.streams(requests, |_: &ConfigServer| Translated::new(true, read_changes, write_changes));
     router.route(WHOLE, whole).route(CHANGES, changes)
 }
 

@@ -1,12 +1,11 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tonic::service::Routes;
 
 use super::{aggregated, stream::McpStream};
 use crate::stream::{
-    admission::{Admission, ServiceOptions},
-    metrics::SOURCE,
-    source::{driver::ConfigServer, method::stream_method},
+    admission::ServiceOptions,
+    source::{driver::ConfigServer, method::Served},
 };
 use mixer_adapter_net::Rate;
 
@@ -24,12 +23,11 @@ pub fn default_options() -> ServiceOptions {
 
 /// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
-    let admission = Arc::new(Admission::new(options, &SOURCE));
-    let streams = stream_method(source, &admission, options, source.requests(), |source: &ConfigServer| {
-        McpStream::new(source.incremental())
-    });
+    let served = Served::new(source, options);
+    let streams =
+        served.streams(source.requests(), |source: &ConfigServer| McpStream::new(source.incremental()));
     let router = services.axum_router_mut();
-    let grown = aggregated::mount(std::mem::take(router), source, &admission, options);
+    let grown = aggregated::mount(std::mem::take(router), &served);
     *router = grown.route(METHOD, streams);
     services
 }

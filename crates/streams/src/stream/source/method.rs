@@ -24,6 +24,7 @@ use super::{
 use crate::stream::{
     admission::{Admission, ServiceOptions},
     listen::peer_name,
+    metrics::SOURCE,
 };
 use mixer_adapter_net::{
     Rate,
@@ -34,46 +35,45 @@ use mixer_adapter_net::{
 const VERSION: &str = "config.source.version";
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Returns a method of gRPC whose streams run the state machines that `dialogue` creates, with a rate of requests per
-/// stream.
-///
-/// A push that is not shared is encoded in separate memory. In tonic's codec, a stream holds a buffer for its longest
-/// message, and the first push may contain all resources.
-pub(crate) fn stream_method<F, D>(
-    source: &ConfigServer,
-    admission: &Arc<Admission>,
-    options: &ServiceOptions,
-    requests: Rate,
-    dialogue: F,
-) -> MethodRouter
-where
-    F: Fn(&ConfigServer) -> D + Clone + Send + Sync + 'static,
-    D: Dialogue<Request: Default> + 'static,
-{
-    let (source, admission, max_message_size) = (source.clone(), admission.clone(), options.max_message_size);
-    let method = Method { source, admission, max_message_size, requests };
-    any(move |request: axum::extract::Request| {
-        let (method, dialogue) = (method.clone(), dialogue(&method.source));
-        async move {
-            let opened = method.open(request, dialogue).await;
-            opened.unwrap_or_else(|refusal| limit_message(refusal).into_http())
-        }
-    })
-}
-
+/// A source, behind the limits of its services.
 #[derive(Clone, Debug)]
-struct Method {
-    source: ConfigServer,
-    admission: Arc<Admission>,
-    max_message_size: usize,
-    requests: Rate,
+pub(crate) struct Served {
+    pub(crate) source: ConfigServer,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) max_message_size: usize,
 }
 
-impl Method {
+impl Served {
+    pub(crate) fn new(source: &ConfigServer, options: &ServiceOptions) -> Self {
+        let admission = Arc::new(Admission::new(options, &SOURCE));
+        Self { source: source.clone(), admission, max_message_size: options.max_message_size }
+    }
+
+    /// Returns a method of gRPC whose streams run the state machines that `dialogue` creates, with a rate of requests
+    /// per stream.
+    ///
+    /// A push that is not shared is encoded in separate memory. In tonic's codec, a stream holds a buffer for its longest
+    /// message, and the first push may contain all resources.
+    pub(crate) fn streams<D: Dialogue<Request: Default> + 'static>(
+        &self,
+        requests: Rate,
+        dialogue: impl Fn(&ConfigServer) -> D + Clone + Send + Sync + 'static,
+    ) -> MethodRouter {
+        let served = self.clone();
+        any(move |request: axum::extract::Request| {
+            let (served, dialogue) = (served.clone(), dialogue(&served.source));
+            async move {
+                let opened = served.open(request, requests, dialogue).await;
+                opened.unwrap_or_else(|refusal| limit_message(refusal).into_http())
+            }
+        })
+    }
+
     /// Admits a stream, and serves it in a new task.
     async fn open<D: Dialogue<Request: Default> + 'static>(
         self,
         request: axum::extract::Request,
+        requests: Rate,
         dialogue: D,
     ) -> Result<http::Response<Body>, Status> {
         let encoding = match request.headers().get("grpc-encoding").map(HeaderValue::as_bytes) {
@@ -93,14 +93,14 @@ impl Method {
         let decoder = ProstCodec::<D::Push, D::Request>::default().decoder();
         let request = Request::from_http(request);
         let peer = peer_name(&request);
-        let requests =
+        let received =
             Streaming::new_request(decoder, request.into_inner(), encoding, Some(self.max_message_size));
         tracing::info!(peer, "sink connected");
-        let limits = ExchangeLimits { requests: self.requests, memory, admitted: Some(admitted) };
+        let limits = ExchangeLimits { requests, memory, admitted: Some(admitted) };
         let (pushes, outgoing) = mpsc::channel(1);
         let source = self.source;
         tokio::spawn(async move {
-            let served = source.exchange(dialogue, peer.clone(), requests, pushes, limits).await;
+            let served = source.exchange(dialogue, peer.clone(), received, pushes, limits).await;
             let status = &served.status;
             tracing::info!(peer, code = ?status.code(), message = status.message(), "stream of sink closed");
         });

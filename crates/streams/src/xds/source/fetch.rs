@@ -29,12 +29,12 @@ use super::{
 use crate::{
     proto::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     stream::{
-        admission::{Admission, ServiceOptions},
         body, name,
         source::{
             catalogue::Catalogue,
             driver::ConfigServer,
             entry::Entry,
+            method::Served,
             pushed::{Encoding, Pushed},
             selector::NodeView,
             snapshot::{Snapshot, json_elements, views::View},
@@ -175,13 +175,8 @@ impl Fetched {
 }
 
 /// Returns a `Fetch` method of gRPC, for one type.
-pub(super) fn method(
-    source: &ConfigServer,
-    admission: &Arc<Admission>,
-    options: &ServiceOptions,
-    type_url: String,
-) -> MethodRouter {
-    let (source, admission, longest) = (source.clone(), admission.clone(), options.max_message_size);
+pub(super) fn method(served: &Served, type_url: String) -> MethodRouter {
+    let Served { source, admission, max_message_size } = served.clone();
     any(move |request: axum::extract::Request| {
         let fetch = Fetch { source: source.clone(), type_url: type_url.clone() };
         let admitted = admission.request();
@@ -191,7 +186,7 @@ pub(super) fn method(
                 Err(status) => return status.into_http(),
             };
             let mut grpc = Grpc::new(ProstCodec::default())
-                .max_decoding_message_size(longest)
+                .max_decoding_message_size(max_message_size)
                 .accept_compressed(CompressionEncoding::Gzip);
             let answered = timeout(BODY_TIMEOUT, grpc.unary(fetch, request)).await;
             let response = answered.unwrap_or_else(|_| {

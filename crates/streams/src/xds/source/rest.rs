@@ -30,10 +30,9 @@ use super::{
 use crate::{
     proto::envoy::service::discovery::v3::DiscoveryRequest,
     stream::{
-        admission::{Admission, ServiceOptions},
         listen::peer_name,
         metrics::SOURCE,
-        source::{driver::ConfigServer, pushed::Pushed, status::WatchStatus},
+        source::{method::Served, pushed::Pushed, status::WatchStatus},
         type_url::collection_of,
     },
     types::Types,
@@ -51,9 +50,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 
 #[derive(Clone)]
 struct Rest {
-    source: ConfigServer,
-    admission: Arc<Admission>,
-    max_message_size: usize,
+    served: Served,
     /// The bytes that all requests may hold, while they arrive and while they wait for changes.
     memory: Arc<Semaphore>,
     v2: bool,
@@ -65,17 +62,10 @@ const MEMORY: usize = 4;
 const CHUNK: usize = 64 << 10;
 
 /// The paths of REST beside other services.
-pub(super) fn mount(
-    router: Router,
-    source: &ConfigServer,
-    admission: &Arc<Admission>,
-    options: &ServiceOptions,
-) -> Router {
-    let (source, admission) = (source.clone(), admission.clone());
-    let max_message_size = options.max_message_size;
-    let memory = max_message_size.saturating_mul(MEMORY).min(Semaphore::MAX_PERMITS);
+pub(super) fn mount(router: Router, served: Served) -> Router {
+    let memory = served.max_message_size.saturating_mul(MEMORY).min(Semaphore::MAX_PERMITS);
     let memory = Arc::new(Semaphore::new(memory));
-    let rest = Rest { source, admission, max_message_size, memory, v2: false };
+    let rest = Rest { served, memory, v2: false };
     let older = Rest { v2: true, ..rest.clone() };
     let router = router.route("/v2/{discovery}", post(answer).with_state(older));
     router.route("/v3/{discovery}", post(answer).with_state(rest))
@@ -216,7 +206,7 @@ impl Rest {
         }
         let encoding = Encoding::of(request.headers())?;
         let deadline = Instant::now() + patience(request.headers());
-        let admitted = self.admission.request()?;
+        let admitted = self.served.admission.request()?;
         let (mut parts, body) = request.into_parts();
         let extensions = std::mem::take(&mut parts.extensions);
         let peer =
@@ -232,13 +222,13 @@ impl Rest {
         let collection = collection_of(&request.type_url).as_str().to_owned();
         SOURCE.received(&collection, size);
         let client = request.node.as_ref().map(sink_id).unwrap_or_default();
-        self.source.check_version(&request.type_url, &client.id)?;
+        self.served.source.check_version(&request.type_url, &client.id)?;
         let mut query = Query::of(&request)?;
-        let _listed = self.source.list(peer, client, collection, watch(&request));
+        let _listed = self.served.source.list(peer, client, collection, watch(&request));
         // What waits holds the query alone.
         drop((request, parts, held));
         let _held = self.hold(query.size())?;
-        let mut catalogue = self.source.changes();
+        let mut catalogue = self.served.source.changes();
         loop {
             let current = catalogue.borrow_and_update().clone();
             if let Some(fetched) = query.answer(&current) {
@@ -249,7 +239,7 @@ impl Rest {
                 changed = timeout_at(deadline, catalogue.changed()) => if !matches!(changed, Ok(Ok(()))) {
                     return Ok(StatusCode::NOT_MODIFIED.into_response());
                 },
-                () = self.source.closing() => return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response()),
+                () = self.served.source.closing() => return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response()),
             }
         }
     }
@@ -278,12 +268,12 @@ impl Rest {
 
     /// Reads a body as it arrives.
     async fn receive(&self, body: Body, held: &mut OwnedSemaphorePermit) -> Result<Bytes, RestError> {
-        let mut limited = Limited::new(body, self.max_message_size);
+        let mut limited = Limited::new(body, self.served.max_message_size);
         let mut bytes = BytesMut::new();
         while let Some(frame) = limited.frame().await {
             let frame = frame.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    RestError::TooLong(self.max_message_size)
+                    RestError::TooLong(self.served.max_message_size)
                 } else {
                     RestError::Body(error)
                 }
@@ -315,8 +305,8 @@ impl Rest {
             if read == 0 {
                 return Ok(bytes.into());
             }
-            if bytes.len() > self.max_message_size {
-                return Err(RestError::TooLong(self.max_message_size));
+            if bytes.len() > self.served.max_message_size {
+                return Err(RestError::TooLong(self.served.max_message_size));
             }
             held.merge(self.hold(read)?);
         }

@@ -1,12 +1,11 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tonic::service::Routes;
 
 use super::{delta_messages::DeltaStream, fetch, rest, sotw_messages::SotwStream};
 use crate::stream::{
-    admission::{Admission, ServiceOptions},
-    metrics::SOURCE,
-    source::{driver::ConfigServer, method::stream_method},
+    admission::ServiceOptions,
+    source::{driver::ConfigServer, method::Served},
 };
 use mixer_adapter_net::Rate;
 
@@ -71,16 +70,14 @@ fn is_v2(service: &str) -> bool {
 
 /// Adds the services of xDS to others: ADS, the services for a single type, and REST.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
-    let admission = Arc::new(Admission::new(options, &SOURCE));
+    let served = Served::new(source, options);
     let router = services.axum_router_mut();
     let mut grown = std::mem::take(router);
     for (service, resources, message) in METHODS {
         let path = format!("/envoy.{service}/");
         let only = (!message.is_empty()).then(|| format!("type.googleapis.com/envoy.{message}"));
         let of_stream = only.clone();
-        let delta = stream_method(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
-            DeltaStream::new(of_stream.as_deref())
-        });
+        let delta = served.streams(REQUESTS, move |_: &ConfigServer| DeltaStream::new(of_stream.as_deref()));
         grown = grown.route(&format!("{path}Delta{resources}"), delta.clone());
         if is_v2(service) {
             grown = grown.route(&format!("{path}{FIRST_DELTA}{resources}"), delta);
@@ -89,15 +86,12 @@ pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptio
             continue;
         }
         let of_stream = only.clone();
-        let sotw = stream_method(source, &admission, options, REQUESTS, move |_: &ConfigServer| {
-            SotwStream::new(of_stream.as_deref())
-        });
+        let sotw = served.streams(REQUESTS, move |_: &ConfigServer| SotwStream::new(of_stream.as_deref()));
         grown = grown.route(&format!("{path}Stream{resources}"), sotw);
         if let Some(type_url) = only {
-            let fetch = fetch::method(source, &admission, options, type_url);
-            grown = grown.route(&format!("{path}Fetch{resources}"), fetch);
+            grown = grown.route(&format!("{path}Fetch{resources}"), fetch::method(&served, type_url));
         }
     }
-    *router = rest::mount(grown, source, &admission, options);
+    *router = rest::mount(grown, served);
     services
 }
