@@ -37,6 +37,15 @@ pub struct RemoteAdapter {
     token: Option<(HeaderName, HeaderValue)>,
 }
 
+/// A call without its request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallHead<'a> {
+    pub(super) path: &'a PathAndQuery,
+    pub(super) deadline: Option<Instant>,
+    /// The trace that the call is part of.
+    pub(super) trace: Option<TraceParent>,
+}
+
 /// Maximum retries of a call that the adapter has not begun to process, because its connection was shutting down.
 const MAX_RETRIES: u32 = 2;
 
@@ -88,7 +97,8 @@ impl RemoteAdapter {
         request: Bytes,
         deadline: Option<Instant>,
     ) -> Result<Bytes, Status> {
-        self.call_until(path, &[&request], self.effective_deadline(deadline), None).await
+        let deadline = self.effective_deadline(deadline);
+        self.call_until(CallHead { path, deadline, trace: None }, &[&request]).await
     }
 
     /// Calls a method like [`Self::call`] for a caller, with whose trace the adapter continues.
@@ -98,7 +108,8 @@ impl RemoteAdapter {
         path: &PathAndQuery,
         request: Bytes,
     ) -> Result<Bytes, Status> {
-        self.call_until(path, &[&request], self.effective_deadline(caller.deadline), caller.trace).await
+        let deadline = self.effective_deadline(caller.deadline);
+        self.call_until(CallHead { path, deadline, trace: caller.trace }, &[&request]).await
     }
 
     /// Returns the earlier of `deadline` and the handler's timeout.
@@ -109,35 +120,23 @@ impl RemoteAdapter {
 
     /// Calls a method without the handler's timeout. `request` is the concatenation of its parts, which protobuf permits
     /// for encoded fields.
-    pub(super) async fn call_until(
-        &self,
-        path: &PathAndQuery,
-        request: &[&[u8]],
-        deadline: Option<Instant>,
-        trace: Option<TraceParent>,
-    ) -> Result<Bytes, Status> {
-        within(deadline, self.send(path, request, deadline, trace)).await
+    pub(super) async fn call_until(&self, call: CallHead<'_>, request: &[&[u8]]) -> Result<Bytes, Status> {
+        within(call.deadline, self.send(call, request)).await
     }
 
     /// Calls a method like [`Self::call_until`], but only the adapter observes the deadline.
-    pub(super) async fn send(
-        &self,
-        path: &PathAndQuery,
-        request: &[&[u8]],
-        deadline: Option<Instant>,
-        trace: Option<TraceParent>,
-    ) -> Result<Bytes, Status> {
+    pub(super) async fn send(&self, call: CallHead<'_>, request: &[&[u8]]) -> Result<Bytes, Status> {
         let span = tracing::debug_span!(
             target: "mixer_adapter::remote",
             "remote call",
             otel.kind = "client",
-            method = path.path(),
+            method = call.path.path(),
             address = self.address(),
         );
-        let trace = self.exported_span.and_then(|ids| ids(&span)).or(trace);
+        let trace = self.exported_span.and_then(|ids| ids(&span)).or(call.trace);
         let frame =
             frame(request).map_err(|error| Status::resource_exhausted(format!("the request: {error}")))?;
-        self.attempt(path, frame, deadline, trace).instrument(span).await
+        self.attempt(CallHead { trace, ..call }, frame).instrument(span).await
     }
 
     /// The address as `host:port` or `unix:/path`.
@@ -155,13 +154,8 @@ impl RemoteAdapter {
         self.balancer.connected().await;
     }
 
-    async fn attempt(
-        &self,
-        path: &PathAndQuery,
-        frame: Bytes,
-        deadline: Option<Instant>,
-        trace: Option<TraceParent>,
-    ) -> Result<Bytes, Status> {
+    async fn attempt(&self, call: CallHead<'_>, frame: Bytes) -> Result<Bytes, Status> {
+        let CallHead { path, deadline, trace } = call;
         let mut retries = 0;
         loop {
             let token = match &self.security {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use prost::encoding::{WireType, encode_key, encode_varint};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 use tonic::{Code, Status};
 
 #[cfg(test)]
@@ -22,14 +22,16 @@ use self::{
     setup::{RefusedError, Setup, SetupError},
     state::{Opened, Renewals, State},
 };
-use super::{Options, RemoteAdapter, adapter::within};
+use super::{
+    Options, RemoteAdapter,
+    adapter::{CallHead, within},
+};
 use mixer_adapter_config::proto::istio::policy::v1beta1::Connection;
 use mixer_adapter_core::{adapter::ConfigErrors, framework::log_text::log_text};
 use mixer_adapter_host::{
     NewSession,
     handler::{Caller, Closing},
 };
-use mixer_adapter_net::grpc::TraceParent;
 
 /// A session with an out-of-process adapter, which has its configuration before the calls.
 ///
@@ -95,9 +97,9 @@ impl Session {
         request: Bytes,
         caller: &Caller,
     ) -> Result<Bytes, Status> {
-        let call = Call { path, adapter_config, request, trace: caller.trace };
         let deadline = self.shared.setup.remote.effective_deadline(caller.deadline);
-        within(deadline, self.shared.call(&call, deadline)).await
+        let head = CallHead { path, deadline, trace: caller.trace };
+        within(deadline, self.shared.call(&Call { head, adapter_config, request })).await
     }
 }
 
@@ -112,10 +114,9 @@ impl Drop for Session {
 
 /// A call of a handler.
 struct Call<'a> {
-    path: &'a PathAndQuery,
+    head: CallHead<'a>,
     adapter_config: u32,
     request: Bytes,
-    trace: Option<TraceParent>,
 }
 
 /// State that outlives the session until it is closed.
@@ -128,15 +129,15 @@ struct Shared {
 }
 
 impl Shared {
-    async fn call(self: &Arc<Self>, call: &Call<'_>, deadline: Option<Instant>) -> Result<Bytes, Status> {
+    async fn call(self: &Arc<Self>, call: &Call<'_>) -> Result<Bytes, Status> {
         let session = self.state.borrow().opened()?;
-        let answer = self.send(call, &session, deadline).await;
+        let answer = self.send(call, &session).await;
         let not_found = match answer {
             Err(status) if status.code() == Code::NotFound => status,
             answer => return answer,
         };
         let Some(renewed) = self.renewed(&session).await? else { return Err(not_found) };
-        let answer = self.send(call, &renewed, deadline).await;
+        let answer = self.send(call, &renewed).await;
         if answer.as_ref().is_err_and(|status| status.code() == Code::NotFound) {
             // The adapter has the new session, so NOT_FOUND refers to something else, and the old session is still open.
             self.renewals.failed();
@@ -147,17 +148,12 @@ impl Shared {
         answer
     }
 
-    async fn send(
-        &self,
-        call: &Call<'_>,
-        session: &Opened,
-        deadline: Option<Instant>,
-    ) -> Result<Bytes, Status> {
+    async fn send(&self, call: &Call<'_>, session: &Opened) -> Result<Bytes, Status> {
         let mut head = Vec::with_capacity(16);
         encode_key(call.adapter_config, WireType::LengthDelimited, &mut head);
         encode_varint(session.adapter_config.len() as u64, &mut head);
         let request = [&call.request[..], &head[..], &session.adapter_config[..]];
-        self.setup.remote.send(call.path, &request, deadline, call.trace).await
+        self.setup.remote.send(call.head, &request).await
     }
 
     /// Replaces a session that the adapter has lost. The new one is created once for all concurrent calls, even if they are

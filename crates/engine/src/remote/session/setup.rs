@@ -11,7 +11,7 @@ use crate::{
         CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
         ValidateRequest, ValidateResponse,
     },
-    remote::{Backoff, Options, RemoteAdapter},
+    remote::{Backoff, Options, RemoteAdapter, adapter::CallHead},
 };
 use mixer_adapter_core::proto::Status;
 use mixer_adapter_host::NewSession;
@@ -117,7 +117,8 @@ impl Setup {
         let request = CloseSessionRequest { session_id: id.to_owned() }.encode_to_vec();
         let deadline = Some(Instant::now() + self.close_timeout);
         let path = PathAndQuery::from_static(CLOSE);
-        let answer = self.remote.call_until(&path, &[&request], deadline, None).await?;
+        let head = CallHead { path: &path, deadline, trace: None };
+        let answer = self.remote.call_until(head, &[&request]).await?;
         let response = CloseSessionResponse::decode(answer)
             .map_err(|error| tonic::Status::internal(format!("invalid response: {error}")))?;
         let failed = response.status.filter(|status| status.code != 0);
@@ -134,7 +135,8 @@ impl Setup {
             SetupStep::Validate => VALIDATE,
             SetupStep::CreateSession => CREATE,
         });
-        let answer = self.remote.call_until(&path, &[request], Some(deadline), None).await;
+        let head = CallHead { path: &path, deadline: Some(deadline), trace: None };
+        let answer = self.remote.call_until(head, &[request]).await;
         let answer = answer.map_err(|status| match status.code() {
             // The call may not have reached the adapter, or not in time.
             Code::Unavailable
