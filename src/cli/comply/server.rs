@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use futures_util::future::join_all;
 use prost::{Message, bytes::Bytes};
 use prost_reflect::{MessageDescriptor, ReflectMessage as _};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     },
     testing::compliance::{
         common::{
-            self, Answer, Asked, FIRST, Failure, FailureKind, MAX_AWAITS, Options, Subject, With, call,
+            self, Answer, Asked, Failure, FailureKind, MAX_AWAITS, Options, Repeats, Subject, With, call,
             read_yaml, repeated,
         },
         run::{Outcome, Run, Skipped, Tested},
@@ -159,19 +159,13 @@ impl Subject for Server<'_> {
         Answer::decode(template, &answer.map_err(|status| failure(&status))?)
     }
 
-    async fn send_all(
-        &self,
-        template: &DynamicTemplate,
-        requests: Vec<Bytes>,
-        repeats: usize,
-        end: Instant,
-    ) -> Vec<Asked> {
+    async fn send_all(&self, template: &DynamicTemplate, requests: Vec<Bytes>, times: Repeats) -> Vec<Asked> {
         let mut asked: Vec<Asked> = Vec::new();
         for request in requests {
-            if asked.len() >= FIRST && Instant::now() >= end {
+            if times.end_after(asked.len()) {
                 break;
             }
-            let answers = repeated(repeats, end, || self.send(template, request.clone())).await;
+            let answers = repeated(times, || self.send(template, request.clone())).await;
             asked.push(Asked { answers, awaits: MAX_AWAITS, longest: Duration::ZERO });
         }
         asked

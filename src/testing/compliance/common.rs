@@ -79,15 +79,9 @@ pub(crate) trait Subject {
     /// Sends a request and waits for its answer within the suite's patience.
     async fn send(&self, template: &DynamicTemplate, request: Bytes) -> Result<Answer, Failure>;
 
-    /// Sends each of the requests `repeats` times, but only once if it fails. After `end` it sends no repetitions and no further
-    /// requests than the first ones, and none after a call that does not return.
-    async fn send_all(
-        &self,
-        template: &DynamicTemplate,
-        requests: Vec<Bytes>,
-        repeats: usize,
-        end: Instant,
-    ) -> Vec<Asked>;
+    /// Sends each of the requests repeatedly, but only once if it fails. After the end it sends no further requests than the first
+    /// ones, and none after a call that does not return.
+    async fn send_all(&self, template: &DynamicTemplate, requests: Vec<Bytes>, times: Repeats) -> Vec<Asked>;
 
     /// Starts many calls at once and cancels each when it is suspended for the `at`th time. Returns the number of calls that were.
     async fn cancel(&self, template: &DynamicTemplate, request: Bytes, at: usize) -> usize;
@@ -102,15 +96,27 @@ pub(crate) struct Asked {
     pub(crate) longest: Duration,
 }
 
-/// Calls `repeats` times; only once after `end`, and not again after a failure. Returns the answers with the times at which they were
-/// received.
+/// How often a request is sent: only once after the end.
+#[derive(Clone, Copy)]
+pub(crate) struct Repeats {
+    pub(crate) count: usize,
+    pub(crate) end: Instant,
+}
+
+impl Repeats {
+    /// Returns whether no request is sent after this number of requests.
+    pub(crate) fn end_after(self, requests: usize) -> bool {
+        requests >= FIRST && Instant::now() >= self.end
+    }
+}
+
+/// Calls repeatedly, but not again after a failure. Returns the answers with the times at which they were received.
 pub(crate) async fn repeated<T, E, F: Future<Output = Result<T, E>>>(
-    repeats: usize,
-    end: Instant,
+    repeats: Repeats,
     call: impl Fn() -> F,
 ) -> Vec<(Result<T, E>, Instant)> {
     let mut answers = Vec::new();
-    while answers.len() < repeats && (answers.is_empty() || Instant::now() < end) {
+    while answers.len() < repeats.count && (answers.is_empty() || Instant::now() < repeats.end) {
         let answer = call().await;
         let is_failed = answer.is_err();
         answers.push((answer, Instant::now()));
@@ -122,7 +128,7 @@ pub(crate) async fn repeated<T, E, F: Future<Output = Result<T, E>>>(
 }
 
 /// The number of requests that are sent in any case.
-pub(crate) const FIRST: usize = 3;
+const FIRST: usize = 3;
 
 /// A call without an answer.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::Code;
 
 use super::{
-    common::{Answer, Asked, FIRST, Failure, FailureKind, Options, Subject, read_yaml, repeated},
+    common::{Answer, Asked, Failure, FailureKind, Options, Repeats, Subject, read_yaml, repeated},
     observed::{Fault, Observer},
     run::Outcome,
 };
@@ -198,25 +198,18 @@ impl Subject for Process<'_> {
         self.interrupt(template, &request, (Fault::Cancel, at), calls, limit).await.0
     }
 
-    async fn send_all(
-        &self,
-        template: &DynamicTemplate,
-        requests: Vec<Bytes>,
-        repeats: usize,
-        end: Instant,
-    ) -> Vec<Asked> {
+    async fn send_all(&self, template: &DynamicTemplate, requests: Vec<Bytes>, times: Repeats) -> Vec<Asked> {
         // The calls do not wait for this thread, and this one waits for none that blocks.
         let (sender, mut answers) = mpsc::channel(128);
         let (host, observer) = (self.host.clone(), self.observer.clone());
         let (method, patience) = (template.method().to_owned(), self.suite.options.patience);
         let _calls = AbortOnDropHandle::new(self.runtime.spawn(async move {
             for (index, request) in requests.into_iter().enumerate() {
-                if index >= FIRST && Instant::now() >= end {
+                if times.end_after(index) {
                     break;
                 }
                 observer.restart(None);
-                let answers =
-                    repeated(repeats, end, || call_host(&host, &method, request.clone(), patience)).await;
+                let answers = repeated(times, || call_host(&host, &method, request.clone(), patience)).await;
                 if sender.send((answers, observer.restart(None))).await.is_err() {
                     break;
                 }

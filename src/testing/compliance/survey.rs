@@ -8,7 +8,9 @@ use prost_reflect::DynamicMessage;
 use tokio::time::Instant;
 
 use super::{
-    common::{Amount, Answer, Asked, Failure, FailureKind, Options, Subject, With, read_yaml, request},
+    common::{
+        Amount, Answer, Asked, Failure, FailureKind, Options, Repeats, Subject, With, read_yaml, request,
+    },
     instances,
 };
 use mixer_adapter_core::{
@@ -84,8 +86,8 @@ pub(crate) async fn survey<S: Subject>(subject: &S, share: Duration) -> anyhow::
         };
         let requests: Vec<Bytes> = instances.iter().map(request).collect();
         let is_check = matches!(template.variety(), Variety::Check | Variety::CheckWithOutput);
-        let repeats = if is_check { REPEATS } else { 1 };
-        let asked = subject.send_all(template, requests.clone(), repeats, Instant::now() + share).await;
+        let repeats = Repeats { count: if is_check { REPEATS } else { 1 }, end: Instant::now() + share };
+        let asked = subject.send_all(template, requests.clone(), repeats).await;
         let cases = instances.into_iter().zip(requests).zip(asked);
         let cases: Vec<Case> =
             cases.filter_map(|((instance, request), asked)| Case::new(instance, request, asked)).collect();
