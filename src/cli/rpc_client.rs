@@ -21,11 +21,13 @@ pub(super) struct RpcClient {
     server: Arc<RemoteAdapter>,
     address: String,
     security: ClientSecurity,
+    /// The longest time of a call.
+    timeout: Option<Duration>,
 }
 
 impl RpcClient {
-    /// Connects to a server.
-    pub(super) async fn connect(server: &ServerArgs) -> anyhow::Result<Self> {
+    /// Connects to a server. The timeout of each call is sent to the server, and is enforced here, too.
+    pub(super) async fn connect(server: &ServerArgs, timeout: Option<Duration>) -> anyhow::Result<Self> {
         let address = server.address.clone();
         let security = server.security.open(&address)?;
         let connection = Connection { address: address.clone(), ..Connection::default() };
@@ -39,7 +41,7 @@ impl RpcClient {
             server.ready().await.map(|()| server)
         };
         match connected.await {
-            Ok(server) => Ok(Self { server: Arc::new(server), address, security }),
+            Ok(server) => Ok(Self { server: Arc::new(server), address, security, timeout }),
             Err(status) => {
                 let hint = security.hint(&address, status.message()).await;
                 let hint = hint.unwrap_or_else(|| CONNECT_HINT.to_owned());
@@ -48,16 +50,10 @@ impl RpcClient {
         }
     }
 
-    /// Calls a method with an encoded request and returns the encoded response. The timeout is sent to the server, and is
-    /// enforced here, too.
-    pub(super) async fn call(
-        &self,
-        method: &PathAndQuery,
-        request: Bytes,
-        timeout: Option<Duration>,
-    ) -> Result<Bytes, Status> {
+    /// Calls a method with an encoded request and returns the encoded response.
+    pub(super) async fn call(&self, method: &PathAndQuery, request: Bytes) -> Result<Bytes, Status> {
         // A timeout beyond the range of the clock is no timeout.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let answer = self.server.call(method, request, deadline).await;
         let Err(status) = &answer else { return answer };
         let hint = match status.code() {
@@ -77,10 +73,8 @@ impl RpcClient {
         &self,
         method: &'static str,
         request: &impl Message,
-        timeout: Option<Duration>,
     ) -> Result<Answer, Status> {
-        let answer =
-            self.call(&PathAndQuery::from_static(method), request.encode_to_vec().into(), timeout).await?;
+        let answer = self.call(&PathAndQuery::from_static(method), request.encode_to_vec().into()).await?;
         Answer::decode(answer).map_err(|error| Status::internal(format!("cannot decode the answer: {error}")))
     }
 }

@@ -121,7 +121,7 @@ impl Call {
 
     /// Returns the answer and its latency, or why the call failed.
     async fn call(&self, prepared: &PreparedCall) -> anyhow::Result<Result<(Rendered, Duration), RpcError>> {
-        match RpcClient::connect(&self.server).await {
+        match RpcClient::connect(&self.server, value_parsers::unless_zero(self.timeout)).await {
             Ok(client) => Ok(self.call_over(&client, prepared).await),
             Err(error) => error.downcast::<RpcError>().map(Err),
         }
@@ -132,18 +132,17 @@ impl Call {
         client: &RpcClient,
         prepared: &PreparedCall,
     ) -> Result<(Rendered, Duration), RpcError> {
-        let timeout = value_parsers::unless_zero(self.timeout);
         if !self.session {
-            return self.call_with(prepared, client, prepared.adapter_config.as_ref(), timeout).await;
+            return self.call_with(prepared, client, prepared.adapter_config.as_ref()).await;
         }
-        let session = session::open(client, prepared, timeout).await?;
+        let session = session::open(client, prepared).await?;
         let config = session::config(&session);
         let outcome = tokio::select! {
-            outcome = self.call_with(prepared, client, Some(&config), timeout) => outcome,
+            outcome = self.call_with(prepared, client, Some(&config)) => outcome,
             // Close the session in any case.
             _ = tokio::signal::ctrl_c() => Err(RpcError::of_call(&Status::cancelled("interrupted"))),
         };
-        let closed = session::close(client, session, timeout).await;
+        let closed = session::close(client, session).await;
         outcome.and_then(|outcome| closed.map(|()| outcome))
     }
 
@@ -153,13 +152,12 @@ impl Call {
         prepared: &PreparedCall,
         client: &RpcClient,
         adapter_config: Option<&Any>,
-        timeout: Option<Duration>,
     ) -> Result<(Rendered, Duration), RpcError> {
         let instances = prepared.instances.clone();
         let request = prepared.template.request(instances, adapter_config, prepared.quota_request.as_ref());
         let request = request.with_dedup_id(&self.dedup_id.clone().unwrap_or_else(random_dedup_id));
         let start = Instant::now();
-        let answer = client.call(&prepared.method, request, timeout).await;
+        let answer = client.call(&prepared.method, request).await;
         let answer = answer.and_then(|answer| answer::render(prepared, answer));
         let answer = answer.map_err(|status| self.failure(prepared, adapter_config, &status))?;
         Ok((answer, start.elapsed()))

@@ -1,6 +1,6 @@
 //! A session around calls, as Mixer's own session client opens it. Prints each step on stderr.
 
-use std::{collections::BTreeMap, io::Write as _, time::Duration};
+use std::{collections::BTreeMap, io::Write as _};
 
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, ReflectMessage as _};
@@ -17,11 +17,7 @@ use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
 };
 
 /// Validates the configuration, creates a session and returns its id.
-pub(super) async fn open(
-    client: &RpcClient,
-    prepared: &PreparedCall,
-    timeout: Option<Duration>,
-) -> Result<String, RpcError> {
+pub(super) async fn open(client: &RpcClient, prepared: &PreparedCall) -> Result<String, RpcError> {
     for (name, inferred) in &prepared.inferred_types {
         let fields = serde_json::to_string(inferred).unwrap_or_default();
         print_step(&format!("{name}: {} {fields}", inferred.descriptor().full_name()));
@@ -31,7 +27,7 @@ pub(super) async fn open(
         prepared.inferred_types.iter().map(|(name, inferred)| (name.clone(), pack(inferred))).collect();
     let request =
         ValidateRequest { adapter_config: adapter_config.clone(), inferred_types: inferred_types.clone() };
-    let answer = client.rpc::<ValidateResponse>(VALIDATE, &request, timeout).await;
+    let answer = client.rpc::<ValidateResponse>(VALIDATE, &request).await;
     let answer = answer.map_err(|status| RpcError::of_step("Validate", &status))?;
     let status = answer.status.ok_or_else(|| {
         RpcError::protocol_violation("Validate", "the answer has no status, on which a real Mixer crashes")
@@ -40,7 +36,7 @@ pub(super) async fn open(
     print_step("Validate: OK");
 
     let request = CreateSessionRequest { adapter_config, inferred_types };
-    let answer = client.rpc::<CreateSessionResponse>(CREATE, &request, timeout).await;
+    let answer = client.rpc::<CreateSessionResponse>(CREATE, &request).await;
     let answer = answer.map_err(|status| RpcError::of_step("CreateSession", &status))?;
     expect_ok("CreateSession", answer.status.unwrap_or_default())?;
     if answer.session_id.is_empty() {
@@ -64,13 +60,8 @@ pub(in crate::cli) fn config(session: &str) -> Any {
     }
 }
 
-pub(super) async fn close(
-    client: &RpcClient,
-    session_id: String,
-    timeout: Option<Duration>,
-) -> Result<(), RpcError> {
-    let answer =
-        client.rpc::<CloseSessionResponse>(CLOSE, &CloseSessionRequest { session_id }, timeout).await;
+pub(super) async fn close(client: &RpcClient, session_id: String) -> Result<(), RpcError> {
+    let answer = client.rpc::<CloseSessionResponse>(CLOSE, &CloseSessionRequest { session_id }).await;
     let answer = answer.map_err(|status| RpcError::of_step("CloseSession", &status))?;
     expect_ok("CloseSession", answer.status.unwrap_or_default())?;
     print_step("CloseSession: OK");

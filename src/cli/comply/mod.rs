@@ -132,7 +132,7 @@ impl Comply {
         };
         let server = ServerArgs { address: self.address, security: self.security };
         let tested = super::block_on(async {
-            let client = RpcClient::connect(&server).await?;
+            let client = RpcClient::connect(&server, Some(self.timeout)).await?;
             let subject = Server { client, templates, is_chosen, config: message, options: &options };
             let progress = Mutex::new((Progress::new("rules", Some(server::RULES)), 0));
             let progress = |_: &_| {

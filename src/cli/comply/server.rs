@@ -107,7 +107,7 @@ impl Server<'_> {
         method: &'static str,
         request: &impl Message,
     ) -> Result<T, Failure> {
-        let answer = self.client.rpc(method, request, Some(self.options.patience)).await;
+        let answer = self.client.rpc(method, request).await;
         answer.map_err(|status| failure(&status))
     }
 
@@ -155,7 +155,7 @@ impl Subject for Server<'_> {
     }
 
     async fn send(&self, template: &DynamicTemplate, request: Bytes) -> Result<Answer, Failure> {
-        let answer = self.client.call(template.path(), request, Some(self.options.patience)).await;
+        let answer = self.client.call(template.path(), request).await;
         Answer::decode(template, &answer.map_err(|status| failure(&status))?)
     }
 
@@ -174,7 +174,7 @@ impl Subject for Server<'_> {
     /// Cancels calls after a time that doubles with `at`.
     async fn cancel(&self, template: &DynamicTemplate, request: Bytes, at: usize) -> usize {
         let time = Duration::from_millis(1 << at);
-        let calls = (0..64).map(|_| timeout(time, self.client.call(template.path(), request.clone(), None)));
+        let calls = (0..64).map(|_| timeout(time, self.client.call(template.path(), request.clone())));
         join_all(calls).await.iter().filter(|call| call.is_err()).count()
     }
 }

@@ -145,21 +145,17 @@ impl MixerArgs {
         explained: impl FnOnce(Explained) -> (Result<Answer, Status>, String),
         render: impl Fn(&Answer) -> Rendered,
     ) -> anyhow::Result<TimedAnswer> {
-        let timeout = value_parsers::unless_zero(self.timeout);
         cli::block_on(async {
-            let client = RpcClient::connect(&self.server).await?;
+            let client = RpcClient::connect(&self.server, value_parsers::unless_zero(self.timeout)).await?;
             let start = Instant::now();
             if self.explain || explain {
-                match client.rpc(explaining, request, timeout).await {
+                match client.rpc(explaining, request).await {
                     Ok(answered) => {
                         let took = start.elapsed();
                         let (answer, trace) = explained(answered);
                         let trace: Trace = serde_json::from_str(&trace).context("cannot decode the trace")?;
-                        return Ok(TimedAnswer {
-                            answer: answer.map(|answer| render(&answer)),
-                            trace: Some(trace),
-                            took,
-                        });
+                        let answer = answer.map(|answer| render(&answer));
+                        return Ok(TimedAnswer { answer, trace: Some(trace), took });
                     }
                     Err(status) if status.code() == Code::Unimplemented && self.explain => {
                         print_error(&format!("{} {NO_TRACE}", self.server.address));
@@ -171,12 +167,9 @@ impl MixerArgs {
                 }
             }
             let start = Instant::now();
-            let answer = client.rpc(method, request, timeout).await;
-            Ok(TimedAnswer {
-                answer: answer.map(|answer| render(&answer)),
-                trace: None,
-                took: start.elapsed(),
-            })
+            let answer = client.rpc(method, request).await;
+            let answer = answer.map(|answer| render(&answer));
+            Ok(TimedAnswer { answer, trace: None, took: start.elapsed() })
         })?
     }
 
