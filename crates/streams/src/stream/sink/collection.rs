@@ -31,7 +31,7 @@ pub struct SinkCollection {
     /// Whether a source has pushed it, rather than only the cache.
     pub(super) synced: bool,
     /// The proposal that the application decides on.
-    pub(super) deciding: Option<Proposal>,
+    pub(super) deciding: Option<(ProposalId, Proposal)>,
     /// The last proposal.
     proposed: ProposalId,
     /// The last proposal that the application stores, whatever it decided.
@@ -59,7 +59,6 @@ pub(super) struct Waiting {
 /// A change that the application decides on.
 #[derive(Debug)]
 pub(super) struct Proposal {
-    pub(super) id: ProposalId,
     pub(super) origin: Origin,
     pub(super) version: String,
     pub(super) difference: Difference,
@@ -163,23 +162,17 @@ impl SinkCollection {
     }
 
     /// Offers a change to the application.
-    pub(super) fn propose(
-        &mut self,
-        origin: Origin,
-        version: String,
-        difference: Difference,
-    ) -> (ProposalId, RawChange) {
+    pub(super) fn propose(&mut self, proposal: Proposal) -> (ProposalId, RawChange) {
         let change = RawChange {
             collection: self.name.clone(),
-            version: version.clone(),
+            version: proposal.version.clone(),
             full: self.outcome.is_none(),
-            resources: difference.changed.clone(),
-            removed: difference.removed.clone(),
+            resources: proposal.difference.changed.clone(),
+            removed: proposal.difference.removed.clone(),
         };
         self.proposed += 1;
-        let id = self.proposed;
-        self.deciding = Some(Proposal { id, origin, version, difference });
-        (id, change)
+        self.deciding = Some((self.proposed, proposal));
+        (self.proposed, change)
     }
 
     /// Records the outcome of the offered state.

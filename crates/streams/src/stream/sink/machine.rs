@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use super::{
     Mode, SinkOptions,
-    collection::{Origin, ProposalId, SinkCollection},
+    collection::{Origin, Proposal, ProposalId, SinkCollection},
     held::Difference,
     request::{is_unsupported, nack_request, request},
     stream::{Base, Stream, StreamId},
@@ -101,7 +101,8 @@ impl SinkMachine {
     pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<RawResource>>) {
         let Some(collection) = self.collections.get(collection) else { return };
         let name = collection.name.clone();
-        self.propose(&name, Origin::Sink, version, Difference { changed: resources, removed: Vec::new() });
+        let difference = Difference { changed: resources, removed: Vec::new() };
+        self.propose(&name, Proposal { origin: Origin::Sink, version, difference });
     }
 
     /// Handles a stream that opened: requests all collections, in the order of their names.
@@ -258,7 +259,8 @@ impl SinkMachine {
         let is_unknown =
             |collection: &SinkCollection| collection.outcome.is_none() && collection.deciding.is_none();
         if self.collections.get(name).is_some_and(is_unknown) {
-            self.propose(name, Origin::Sink, String::new(), Difference::default());
+            let (version, difference) = (String::new(), Difference::default());
+            self.propose(name, Proposal { origin: Origin::Sink, version, difference });
         }
     }
 
@@ -278,7 +280,7 @@ impl SinkMachine {
             );
             let version = collection.offered.version().to_owned();
             let difference = Difference { changed: Vec::new(), removed };
-            let (id, change) = collection.propose(Origin::Sink, version, difference);
+            let (id, change) = collection.propose(Proposal { origin: Origin::Sink, version, difference });
             self.outputs.push_back(Output::Decide(id, change));
         }
     }

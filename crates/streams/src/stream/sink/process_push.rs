@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use super::{
     Mode,
-    collection::{Origin, ProposalId, RefusedPush, SinkCollection, SinkDecision, Waiting},
+    collection::{Origin, Proposal, ProposalId, RefusedPush, SinkCollection, SinkDecision, Waiting},
     held::Difference,
     machine::{Output, SinkMachine},
     nack::NackError,
@@ -49,10 +49,11 @@ impl SinkMachine {
             }
             return;
         };
-        let origin = Origin::Push { stream, nonces };
-        match collection.outcome.clone().filter(|_| difference.is_empty()) {
-            Some(outcome) => self.settle(name, origin, version, difference, outcome, now),
-            None => self.propose(name, origin, version, difference),
+        let outcome = collection.outcome.clone().filter(|_| difference.is_empty());
+        let proposal = Proposal { origin: Origin::Push { stream, nonces }, version, difference };
+        match outcome {
+            Some(outcome) => self.settle(name, proposal, outcome, now),
+            None => self.propose(name, proposal),
         }
     }
 
@@ -75,15 +76,9 @@ impl SinkMachine {
         }
     }
 
-    pub(super) fn propose(
-        &mut self,
-        name: &Arc<str>,
-        origin: Origin,
-        version: String,
-        difference: Difference,
-    ) {
+    pub(super) fn propose(&mut self, name: &Arc<str>, proposal: Proposal) {
         if let Some(collection) = self.collections.get_mut(name) {
-            let (id, change) = collection.propose(origin, version, difference);
+            let (id, change) = collection.propose(proposal);
             self.outputs.push_back(Output::Decide(id, change));
         }
     }
@@ -92,37 +87,28 @@ impl SinkMachine {
     pub fn decided(&mut self, collection: &str, id: ProposalId, decision: SinkDecision, now: Instant) {
         let Some(collection) = self.collections.get_mut(collection) else { return };
         let name = collection.name.clone();
-        let Some(proposal) = collection.deciding.take_if(|proposal| proposal.id == id) else {
+        let Some((_, proposal)) = collection.deciding.take_if(|(deciding, _)| *deciding == id) else {
             if collection.kept == id && !matches!(decision, SinkDecision::Unreadable(_)) {
                 collection.settle(decision);
                 self.output_accepted(&name, true);
             }
             return;
         };
-        match (decision, proposal.origin) {
-            (SinkDecision::Unreadable(nack), Origin::Push { stream, nonces }) => {
+        if let SinkDecision::Unreadable(nack) = decision {
+            if let Origin::Push { stream, nonces } = proposal.origin {
                 let refused = RefusedPush { version: proposal.version, nack };
                 self.refuse(&name, stream, nonces, refused, false, now);
             }
-            (SinkDecision::Unreadable(_), Origin::Sink) => {}
-            (outcome, origin) => {
-                collection.kept = id;
-                self.settle(&name, origin, proposal.version, proposal.difference, outcome, now);
-            }
+        } else {
+            collection.kept = id;
+            self.settle(&name, proposal, decision, now);
         }
         self.process(&name, now);
     }
 
     /// Records the outcome of a change, and answers its pushes.
-    fn settle(
-        &mut self,
-        name: &Arc<str>,
-        origin: Origin,
-        version: String,
-        difference: Difference,
-        outcome: SinkDecision,
-        now: Instant,
-    ) {
+    fn settle(&mut self, name: &Arc<str>, proposal: Proposal, outcome: SinkDecision, now: Instant) {
+        let Proposal { origin, version, difference } = proposal;
         let Some(collection) = self.collections.get_mut(name) else { return };
         let changed = !difference.is_empty();
         let before = collection.offered.generation();
@@ -130,11 +116,8 @@ impl SinkMachine {
         let news = changed || collection.outcome.is_none();
         collection.offered.apply(difference, version.clone());
         if let SinkDecision::Refused(nack) = outcome.clone() {
-            match origin {
-                Origin::Push { stream, nonces } => {
-                    self.refuse(name, stream, nonces, RefusedPush { version, nack }, changed, now);
-                }
-                Origin::Sink => {}
+            if let Origin::Push { stream, nonces } = origin {
+                self.refuse(name, stream, nonces, RefusedPush { version, nack }, changed, now);
             }
             if let Some(collection) = self.collections.get_mut(name) {
                 collection.settle(outcome);
