@@ -41,7 +41,7 @@ use self::{
     metrics::{Counts, LeaseGauges, on_change},
     share::Divided,
     store::{Counted, CounterCall, Store},
-    sweeps::{give_back, keep_reporting, report, report_all, sweep},
+    sweeps::Shared,
     window::{Algorithm, Window},
 };
 
@@ -64,14 +64,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct RedisQuota {
     limits: Limits<Algorithm>,
     allocation: Duration,
-    timeout: Duration,
-    store: Arc<Store>,
-    fallback: Arc<Fallback>,
+    shared: Shared,
     /// The answers of this server about limits of which it grants leases or shares.
     repeated: Dedup,
     leases: Option<Arc<Mutex<Leases>>>,
     counts: Counts,
-    opened: Clock,
 }
 
 /// The name of this process among the servers of a Redis.
@@ -95,26 +92,23 @@ impl RedisQuota {
         context.spawn(store.client.clone().maintain());
         // A server starts without Redis.
         let _ = tokio::time::timeout(OPEN_TIMEOUT, store.client.attempted()).await;
-        let opened = Clock::start();
         let first_id = RandomState::new().hash_one(id.0.as_str()) >> 1;
         let leases = lease.then(|| Arc::new(Mutex::new(Leases::new(first_id))));
         let fallback = Arc::new(Fallback::new(on_error, metrics, first_id));
+        let shared = Shared { store, fallback, timeout, opened: Clock::start() };
         if on_error == OnError::Local {
-            context.spawn(keep_reporting(fallback.clone(), store.clone(), timeout, opened));
+            context.spawn(shared.clone().keep_reporting());
         }
         if let Some(leases) = leases.clone() {
-            context.spawn(sweep(leases, store.clone(), timeout, opened, LeaseGauges::new(metrics)));
+            context.spawn(shared.clone().sweep(leases, LeaseGauges::new(metrics)));
         }
         Ok(Self {
             repeated: Dedup::new(limits.deduplication, metrics.events("answers_forgotten")),
             limits,
             allocation,
-            timeout,
-            store,
-            fallback,
+            shared,
             leases,
             counts: Counts::new(metrics),
-            opened,
         })
     }
 
@@ -132,7 +126,7 @@ impl RedisQuota {
         let limit = given.unwrap_or_else(|| quota.limit(&instance.dimensions));
         let window = Window::new(quota.extra, limit.valid, self.allocation);
         let counter = SharedFingerprint::counter(&instance.name, &instance.dimensions, &window.id());
-        let now = self.opened.elapsed();
+        let now = self.shared.opened.elapsed();
         let leased = Leased { counter, window, max: limit.max };
         let undecided = Undecided { instance: &instance.name, request, leased, limit, now };
         let is_repeatable = !request.dedup_id.is_empty() && request.amount != 0;
@@ -148,7 +142,7 @@ impl RedisQuota {
         let is_leasable = limit.valid.is_some() && limit.max >= SMALLEST_LIMIT && !request.past_limit;
         let leases = self.leases.as_ref().filter(|_| is_leasable && request.amount != 0);
         // Redis does not know what leases and shares grant.
-        let has_answers = leases.is_some() || request.amount != 0 && self.fallback.has_shares(limit);
+        let has_answers = leases.is_some() || request.amount != 0 && self.shared.fallback.has_shares(limit);
         let mut known = None;
         if has_answers {
             let mut leases = leases.map(|leases| leases.lock());
@@ -164,11 +158,13 @@ impl RedisQuota {
                 (None, None) => {}
             }
         }
-        let was_away = self.store.client.was_away();
+        let was_away = self.shared.store.client.was_away();
         let Some(counted) = self.trip(call, undecided, leases, was_away, wait).await else {
             let leases = leases.map(|leases| leases.lock());
             let divided = self.divided(leases.as_deref(), counter);
-            return Ok(known.unwrap_or_else(|| self.fallback.decide(undecided, divided, &self.repeated)));
+            return Ok(
+                known.unwrap_or_else(|| self.shared.fallback.decide(undecided, divided, &self.repeated))
+            );
         };
         let grant = grant(counted, request, limit);
         if let Some(known) = known {
@@ -198,7 +194,7 @@ impl RedisQuota {
             id: call.trip.id,
             was_sent: false,
         });
-        if was_away && !self.store.client.is_connected() {
+        if was_away && !self.shared.store.client.is_connected() {
             return None;
         }
         // Dropped after the grant is noted.
@@ -249,7 +245,7 @@ impl RedisQuota {
         let most = call.amount.saturating_add(call.trip.wanted.min(call.max / 100));
         // Until the amount is reserved, so that no other trip takes a lease.
         let leases = leases.map(|leases| leases.lock());
-        self.fallback.reserve(undecided, least..=most, self.divided(leases.as_deref(), call.counter))
+        self.shared.fallback.reserve(undecided, least..=most, self.divided(leases.as_deref(), call.counter))
     }
 
     /// Notes the state of a counter after a call for `amount`, for refusals because of leases and for the share of this server.
@@ -261,12 +257,12 @@ impl RedisQuota {
             self.counts.early_refusals.with([instance]).inc();
         }
         // Redis may have counted just now, and the amount is in use for a window.
-        let undecided = Undecided { now: self.opened.elapsed(), ..undecided };
+        let undecided = Undecided { now: self.shared.opened.elapsed(), ..undecided };
         if !counted.is_repeated {
-            self.fallback.note_granted(undecided, counted.granted);
+            self.shared.fallback.note_granted(undecided, counted.granted);
         }
         if !was_away {
-            self.fallback.note_used(undecided, counted.used);
+            self.shared.fallback.note_used(undecided, counted.used);
         }
     }
 
@@ -278,14 +274,14 @@ impl RedisQuota {
         wait: Duration,
     ) -> Result<Counted, ClientError> {
         let begin = Instant::now();
-        report(&self.fallback, &self.store, undecided.leased, wait, self.opened).await?;
-        self.store.call(call, wait.saturating_sub(begin.elapsed())).await
+        self.shared.report(undecided.leased, wait).await?;
+        self.shared.store.call(call, wait.saturating_sub(begin.elapsed())).await
     }
 
     /// Returns the number of servers and the leased amount; `None` if Redis was never reached.
     fn divided(&self, leases: Option<&Leases>, counter: SharedFingerprint) -> Option<Divided> {
-        let servers = self.store.client.servers()?;
-        let leased = leases.map_or(0, |leases| leases.left(counter, self.opened.elapsed()));
+        let servers = self.shared.store.client.servers()?;
+        let leased = leases.map_or(0, |leases| leases.left(counter, self.shared.opened.elapsed()));
         Some(Divided { servers, leased })
     }
 
@@ -293,7 +289,7 @@ impl RedisQuota {
     fn grant_leased(&self, leased: LeasedGrant, undecided: Undecided<'_>) -> Grant {
         let Undecided { instance, request, limit, now, .. } = undecided;
         self.counts.from_leases.with([instance]).inc();
-        self.fallback.note_granted(undecided, request.amount.abs());
+        self.shared.fallback.note_granted(undecided, request.amount.abs());
         let valid = leased.valid.or(limit.valid).unwrap_or_default();
         let valid = if request.amount > 0 { valid } else { Duration::ZERO };
         let grant = Grant::amount(request.amount.abs()).valid_for(valid);
@@ -377,8 +373,8 @@ impl Adapter for RedisQuota {
     async fn close(self) {
         let returns = self.leases.as_ref().map(|leases| leases.lock().close()).unwrap_or_default();
         let end = async {
-            report_all(&self.fallback, &self.store, self.timeout, self.opened).await;
-            give_back(returns, &self.store, self.timeout, |_, _| {}).await;
+            self.shared.report_all().await;
+            self.shared.give_back(returns, |_, _| {}).await;
         };
         // Leases that are not returned in time count as used until they leave the window.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, end).await;
@@ -387,6 +383,6 @@ impl Adapter for RedisQuota {
 
 impl Handle<Quota> for RedisQuota {
     async fn handle(&self, call: Call<quota::InstanceMsg, QuotaRequest>) -> Result<Grant, AdapterError> {
-        self.answer(&call, call.quota(), call.time_left(self.timeout)).await
+        self.answer(&call, call.quota(), call.time_left(self.shared.timeout)).await
     }
 }

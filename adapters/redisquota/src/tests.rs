@@ -54,7 +54,7 @@ impl Scripts {
         let settings = Faults::parse(params).unwrap();
         let context = Context::detached(());
         let handler = RedisQuota::new(settings, &context, &clock).await.unwrap();
-        assert!(handler.store.client.is_connected());
+        assert!(handler.shared.store.client.is_connected());
         Handler { handler, key_prefix }
     }
 }
@@ -88,7 +88,7 @@ impl Subject for Scripts {
         instance: &quota::InstanceMsg,
         request: &QuotaRequest,
     ) -> Result<Grant, AdapterError> {
-        handler.answer(instance, request, handler.timeout).await
+        handler.answer(instance, request, handler.shared.timeout).await
     }
 
     fn validate(quota: QuotaConfig, types: Vec<InferredType>) -> Result<(), ConfigErrors> {
@@ -193,7 +193,7 @@ fn decided(context: &Context, outcome: &str) -> u64 {
 /// Waits until the handler has noticed that there is a connection, or none.
 async fn eventually(handler: &RedisQuota, is_connected: bool) {
     let changed = async {
-        while handler.store.client.is_connected() != is_connected {
+        while handler.shared.store.client.is_connected() != is_connected {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -280,7 +280,7 @@ async fn a_paused_redis_delays_calls_by_the_timeout_and_then_not_at_all() {
     }
     // Three calls wait.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    assert!(!handler.store.client.is_connected());
+    assert!(!handler.shared.store.client.is_connected());
     assert_eq!(decided(&context, "denied"), 20);
     redis.resume();
     eventually(&handler, true).await;
@@ -304,7 +304,7 @@ async fn errors_of_redis_grant_nothing() {
     // Read only: it follows a master that is not there.
     redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
     assert_eq!(ask(&handler, "q", 1).await, 0);
-    assert!(!handler.store.client.is_connected(), "READONLY ends the connection");
+    assert!(!handler.shared.store.client.is_connected(), "READONLY ends the connection");
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     recovers(&handler).await;
     // Too few replicas: no other connection would help.
@@ -361,7 +361,7 @@ async fn without_redis_a_server_grants_its_share_less_what_redis_granted_it() {
         redis.command(&["ZADD", "redisquota:servers", &in_ten_seconds.to_string(), server]);
     }
     let known = async {
-        while handler.store.client.servers() != Some(3) {
+        while handler.shared.store.client.servers() != Some(3) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -403,7 +403,7 @@ async fn redis_counts_once_what_servers_granted_without_it() {
         };
         tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
     };
-    until(&|| [&one, &other].iter().all(|handler| handler.store.client.servers() == Some(2))).await;
+    until(&|| [&one, &other].iter().all(|handler| handler.shared.store.client.servers() == Some(2))).await;
     assert_eq!((ask(&one, "q", 2).await, ask(&other, "q", 2).await), (2, 2));
     // It refuses writes and has all its data.
     redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
@@ -435,7 +435,7 @@ async fn a_repeated_call_gets_its_answer_without_redis_and_after_it() {
     assert_eq!(ask(6, "of Redis").await, 6);
     redis.command(&["REPLICAOF", "127.0.0.1", "9"]);
     assert_eq!((ask(4, "of the share").await, ask(1, "none").await), (4, 0));
-    assert!(!handler.store.client.is_connected());
+    assert!(!handler.shared.store.client.is_connected());
     assert_eq!((ask(6, "of Redis").await, ask(4, "of the share").await), (6, 4));
     redis.command(&["REPLICAOF", "NO", "ONE"]);
     eventually(&handler, true).await;

@@ -102,7 +102,7 @@ async fn sentinels_and_their_master_have_passwords_of_their_own() {
         RedisQuota::new(settings, &Context::detached(()), CLOCK).await.unwrap()
     };
     let handler = open(file("of-redis")).await;
-    assert_eq!((ask(&handler, "q", 1).await, handler.store.client.is_connected()), (0, false));
+    assert_eq!((ask(&handler, "q", 1).await, handler.shared.store.client.is_connected()), (0, false));
     let handler = open(file("of-sentinels")).await;
     recovers(&handler).await;
 }
@@ -120,7 +120,7 @@ async fn a_redis_that_loads_its_data_is_away_until_it_has_them() {
     let loading = redis.clone();
     let loading = tokio::task::spawn_blocking(move || loading.command(&["DEBUG", "RELOAD"]));
     let noticed = async {
-        while handler.store.client.is_connected() {
+        while handler.shared.store.client.is_connected() {
             ask(&handler, "q", 10).await;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
