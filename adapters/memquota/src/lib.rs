@@ -130,31 +130,20 @@ impl MemQuota {
         let counter = self.state.fingerprinter.counter(&instance.name, &instance.dimensions, window);
         let grant = match request.amount {
             0 => Grant::nothing(),
-            _ => self.count(instance, request, limit, counter, now)?,
+            _ => {
+                let State { counters, dedup, .. } = &*self.state;
+                let granted =
+                    dedup.once(&instance.name, request, now, || counters.apply(counter, limit, request, now));
+                granted.map_err(|FullError| {
+                    let reason = format!("nothing is granted for `{}`: {FullError}", instance.name);
+                    AdapterError::new(Code::ResourceExhausted, reason)
+                })?
+            }
         };
         if !request.report_limit {
             return Ok(grant);
         }
         Ok(grant.with_limit(self.state.counters.state(counter, limit, request.amount, grant.granted(), now)))
-    }
-
-    fn count(
-        &self,
-        instance: &quota::InstanceMsg,
-        request: &QuotaRequest,
-        limit: Limit,
-        counter: u128,
-        now: Duration,
-    ) -> Result<Grant, AdapterError> {
-        let State { counters, dedup, .. } = &*self.state;
-        dedup.once(&instance.name, request, now, || counters.apply(counter, limit, request, now)).map_err(
-            |FullError| {
-                AdapterError::new(
-                    Code::ResourceExhausted,
-                    format!("nothing is granted for `{}`: {FullError}", instance.name),
-                )
-            },
-        )
     }
 }
 
