@@ -26,6 +26,7 @@ extern crate self as mixer_adapter_core;
 pub mod adapter;
 #[doc(hidden)]
 pub mod framework;
+mod locked;
 pub mod log;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -3,7 +3,7 @@ use std::{
     collections::HashMap,
     fmt, fs, io,
     path::Path,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     framework::digest::Digest,
+    locked::locked,
     retention::{Retain, Retained, RetainedStates},
 };
 
@@ -158,7 +159,7 @@ impl<S> Context<S> {
     /// Returns the value of a type that all handlers of the adapter in this server share, after creating it if necessary. It lives as
     /// long as the server. For limits and connections of the process, in place of a static.
     pub fn shared<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> Arc<T> {
-        let mut values = self.environment.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = locked(&self.environment.shared.0);
         let value = values.entry(TypeId::of::<T>()).or_default().clone();
         // `create` may share further values.
         drop(values);

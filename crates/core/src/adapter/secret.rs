@@ -1,12 +1,13 @@
 use std::{
     fmt, fs, io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{FileLocation, files};
+use crate::locked::locked;
 
 /// How long the file is not looked at again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -65,7 +66,7 @@ impl Secret {
     /// The file changed and cannot be read, or is not UTF-8.
     pub async fn text(&self) -> io::Result<SecretText> {
         let former = {
-            let mut current = self.lock();
+            let mut current = locked(&self.0.current);
             if current.checked.elapsed() < FRESH {
                 return Ok(current.text.clone());
             }
@@ -83,12 +84,8 @@ impl Secret {
         });
         let renewed = renewed.await;
         let current = renewed.as_ref().map_or(former, Clone::clone);
-        *self.lock() = current;
+        *locked(&self.0.current) = current;
         Ok(renewed?.text)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,8 @@ use std::sync::{Mutex, PoisonError};
 use tokio::{runtime::Handle, task::JoinSet};
 use tracing::Instrument as _;
 
+use crate::locked::locked;
+
 /// The tasks of a handler. `None` after the handler was closed.
 #[doc(hidden)]
 #[derive(Debug)]
@@ -29,7 +31,7 @@ impl Tasks {
     /// Starts a task, unless the handler is closed.
     pub(super) fn spawn(&self, adapter: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let task = task.instrument(tracing::info_span!("task", adapter));
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = locked(&self.tasks);
         let Some(tasks) = tasks.as_mut() else { return };
         while tasks.try_join_next().is_some() {}
         match &self.runtime {
@@ -46,7 +48,7 @@ impl Tasks {
 
     /// Aborts all tasks and starts no more.
     pub fn end(&self) {
-        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tasks = locked(&self.tasks).take();
         // Dropped without the lock, because a task that is dropped may spawn.
         drop(tasks);
     }

@@ -2,12 +2,12 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
-use crate::framework::log_text::log_text;
+use crate::{framework::log_text::log_text, locked::locked};
 
 /// A warning about a handler, which the server shows until this is dropped: [`Context::warn`](super::Context::warn).
 #[must_use = "the warning ends when it is dropped"]
@@ -32,32 +32,28 @@ impl Warnings {
     /// Adds the first KiB of a text.
     pub(super) fn add(self: &Arc<Self>, text: impl fmt::Display) -> Warning {
         let id = self.last_id.fetch_add(1, Relaxed);
-        self.texts().insert(id, log_text(text));
+        locked(&self.texts).insert(id, log_text(text));
         Warning { id, warnings: self.clone() }
     }
 
     /// Returns the oldest warnings, and the number of the others.
     pub fn all(&self) -> Vec<String> {
-        let texts = self.texts();
+        let texts = locked(&self.texts);
         let more = texts.len().saturating_sub(MAX_SHOWN);
         let more = (more > 0).then(|| format!("{more} more warnings of handlers"));
         texts.values().take(MAX_SHOWN).cloned().chain(more).collect()
-    }
-
-    fn texts(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
-        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Warning {
     fn drop(&mut self) {
-        self.warnings.texts().remove(&self.id);
+        locked(&self.warnings.texts).remove(&self.id);
     }
 }
 
 impl fmt::Debug for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Warning").field(&self.warnings.texts().get(&self.id)).finish()
+        f.debug_tuple("Warning").field(&locked(&self.warnings.texts).get(&self.id)).finish()
     }
 }
 

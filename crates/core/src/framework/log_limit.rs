@@ -1,9 +1,11 @@
 //! Limits on the number of lines that one cause writes to the log.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
+
+use crate::locked::locked;
 
 /// The number of lines in each [`INTERVAL`].
 const LINES: u32 = 10;
@@ -32,7 +34,7 @@ impl LogLimit {
     }
 
     fn admit_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.0);
         if state.since.is_none_or(|since| now.saturating_duration_since(since) >= INTERVAL) {
             (state.since, state.lines) = (Some(now), 0);
         }

@@ -3,7 +3,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt::{self, Debug, Write as _},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -18,6 +18,7 @@ use super::{
     budget::Budget,
     series::{OTHER, Series},
 };
+use crate::locked::locked;
 
 /// The metrics of a handler: [`Context::metrics`](crate::Context::metrics).
 ///
@@ -233,10 +234,6 @@ fn add(
 fn is_word(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MetricStore {

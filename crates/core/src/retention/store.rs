@@ -5,11 +5,12 @@ use std::{
     fmt,
     hash::Hash,
     ops::Deref,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use super::Retain;
+use crate::locked::locked;
 
 /// The limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
 
     /// Returns the state of a key, created if necessary. It is in use until the lease is dropped.
     pub fn acquire(self: &Arc<Self>, key: K, now: Instant, create: impl FnOnce() -> Arc<T>) -> Lease<K, T> {
-        let mut states = self.lock();
+        let mut states = locked(&self.states);
         let sequence = states.next();
         let expired = states.expire(&key, now, self.limits.time);
         let state = match states.entries.get_mut(&key) {
@@ -125,7 +126,7 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
 
     /// Removes the states whose time has passed.
     pub fn sweep(&self, now: Instant) {
-        let mut states = self.lock();
+        let mut states = locked(&self.states);
         let keys: Vec<K> = states.retained.values().cloned().collect();
         let expired: Vec<_> =
             keys.iter().filter_map(|key| states.expire(key, now, self.limits.time)).collect();
@@ -135,7 +136,7 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
 
     /// Returns all states with their keys.
     pub fn entries(&self) -> Vec<(K, Entry<T>)> {
-        let states = self.lock();
+        let states = locked(&self.states);
         let entries = states.entries.iter().map(|(key, stored)| {
             let is_used = matches!(stored.usage, Usage::Used(_));
             (key.clone(), Entry { state: stored.state.clone(), is_used, acquired: stored.acquired })
@@ -145,17 +146,17 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
 
     /// Returns the number of unused states.
     pub fn retained_count(&self) -> usize {
-        self.lock().retained.len()
+        locked(&self.states).retained.len()
     }
 
     /// Returns the memory of unused states, in bytes.
     pub fn retained_bytes(&self) -> usize {
-        self.lock().bytes
+        locked(&self.states).bytes
     }
 
     /// Returns the number of states that were evicted before their time.
     pub fn evicted(&self) -> u64 {
-        self.lock().evicted
+        locked(&self.states).evicted
     }
 
     /// Ends one use of a state.
@@ -164,7 +165,7 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
         let mut measured = None;
         // The last user measures the state without the lock, and again if there was another user in the meantime.
         let (mut states, held) = loop {
-            let mut states = self.lock();
+            let mut states = locked(&self.states);
             let Some(stored) = states.entries.get_mut(key) else { return };
             if let Usage::Used(leases) = &mut stored.usage
                 && *leases > 1
@@ -204,10 +205,6 @@ impl<K: Eq + Hash + Clone, T: Retain + ?Sized> Retention<K, T> {
         // Dropped without the lock, because the states may be large.
         drop(states);
         drop(removed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, States<K, T>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -362,7 +359,7 @@ mod tests {
         established.0.store(1000 - ENTRY_BYTES, Relaxed);
         // Those of the flood begin later, by the clock of the test.
         let flood = now + TIME;
-        store.lock().entries.values_mut().for_each(|stored| {
+        locked(&store.states).entries.values_mut().for_each(|stored| {
             stored.created = now.checked_sub(Duration::from_secs(8)).unwrap_or(now);
         });
         drop(established);

@@ -1,0 +1,7 @@
+//! Locks that stay in use after a panic.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
