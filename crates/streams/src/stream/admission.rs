@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -32,6 +33,14 @@ pub struct ServiceOptions {
     pub new_streams: Rate,
     /// The longest message in bytes; a longer one ends its stream.
     pub max_message_size: usize,
+}
+
+impl ServiceOptions {
+    /// Returns the options of a source, which has many sinks.
+    pub(crate) fn of_source(max_message_size: usize) -> Self {
+        let new_streams = Rate { burst: 100, every: Duration::from_millis(10) };
+        Self { max_streams: 10_000, new_streams, max_message_size }
+    }
 }
 
 setters!(ServiceOptions { max_streams: usize, new_streams: Rate, max_message_size: usize });
@@ -232,8 +241,6 @@ impl Drop for TakenPlace {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::task::JoinHandle;
     use tonic::Code;
 

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use tonic::service::Routes;
 
 use super::{aggregated, stream::McpStream};
@@ -7,18 +5,13 @@ use crate::stream::{
     admission::ServiceOptions,
     source::{driver::ConfigServer, method::Served},
 };
-use mixer_adapter_net::Rate;
 
 /// The method for the streams of sinks.
 pub(crate) const METHOD: &str = "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream";
 
 /// Returns the limits of a source: many sinks, small requests.
 pub fn default_options() -> ServiceOptions {
-    ServiceOptions {
-        max_streams: 10_000,
-        new_streams: Rate { burst: 100, every: Duration::from_millis(10) },
-        max_message_size: 1 << 20,
-    }
+    ServiceOptions::of_source(1 << 20)
 }
 
 /// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.

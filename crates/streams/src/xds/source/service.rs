@@ -51,11 +51,7 @@ const REQUESTS: Rate = Rate { burst: 1000, every: Duration::from_millis(10) };
 
 /// Returns the options for servers of xDS: clients that reconnect send long lists of versions.
 pub fn default_options() -> ServiceOptions {
-    ServiceOptions {
-        max_streams: 10_000,
-        new_streams: Rate { burst: 100, every: Duration::from_millis(10) },
-        max_message_size: 16 << 20,
-    }
+    ServiceOptions::of_source(16 << 20)
 }
 
 /// Returns the full names of the services of version 3, and of version 2 if `v2`.
