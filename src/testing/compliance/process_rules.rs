@@ -248,26 +248,28 @@ async fn handlers_close(suite: &Suite<'_>) -> Outcome {
 /// The number of awaits at which calls panic or hang.
 const FAULTS: usize = 4;
 
+/// Returns the first awaits of each template, with the instance whose call is suspended most often.
+fn awaits(surveys: &[Survey]) -> impl Iterator<Item = (&DynamicTemplate, &Case, usize)> {
+    let cases = surveys.iter().filter_map(|survey| Some((&survey.template, survey.most_suspended()?)));
+    cases.flat_map(|(template, case)| (0..=case.awaits.min(FAULTS)).map(move |at| (template, case, at)))
+}
+
 async fn panics_are_contained(suite: &Suite<'_>, surveys: &[Survey]) -> Outcome {
     let subject = Process::new(suite)?;
     let mut expected = 0;
-    for survey in surveys {
-        let template = &survey.template;
-        let Some(case) = survey.most_suspended() else { continue };
-        for at in 0..=case.awaits.min(FAULTS) {
-            let patience = suite.options.patience;
-            let (faulty, answers) =
-                subject.interrupt(template, &case.request, (Fault::Panic, at), 2, patience).await;
-            expected += faulty as u64;
-            let contained = answers.iter().filter_map(|answer| answer.as_ref().err());
-            let contained = contained.filter(|error| matches!(error, CallError::Panicked { .. })).count();
-            if contained != faulty {
-                bail!("{contained} of {faulty} panics at await {at} of `{}` are contained", template.name());
-            }
-            still_answers(&subject, template, case)
-                .await
-                .map_err(|error| anyhow!("after a panic at await {at} `{}` {error}", template.name()))?;
+    for (template, case, at) in awaits(surveys) {
+        let patience = suite.options.patience;
+        let (faulty, answers) =
+            subject.interrupt(template, &case.request, (Fault::Panic, at), 2, patience).await;
+        expected += faulty as u64;
+        let contained = answers.iter().filter_map(|answer| answer.as_ref().err());
+        let contained = contained.filter(|error| matches!(error, CallError::Panicked { .. })).count();
+        if contained != faulty {
+            bail!("{contained} of {faulty} panics at await {at} of `{}` are contained", template.name());
         }
+        still_answers(&subject, template, case)
+            .await
+            .map_err(|error| anyhow!("after a panic at await {at} `{}` {error}", template.name()))?;
     }
     let panics = subject.info.panics();
     if panics != expected {
@@ -287,22 +289,18 @@ async fn deadlines_are_honoured(suite: &Suite<'_>, surveys: &[Survey]) -> Outcom
     // Opens the handler first, so that the time of opening does not count.
     let config = subject.required_config()?;
     subject.create_session(Some(&config)).await.map_err(|error| anyhow!("{error}"))?;
-    for survey in surveys {
-        let template = &survey.template;
-        let Some(case) = survey.most_suspended() else { continue };
-        for at in 0..=case.awaits.min(FAULTS) {
-            let (faulty, answers) =
-                subject.interrupt(template, &case.request, (Fault::Hang, at), 1, DEADLINE).await;
-            match &answers[..] {
-                [Err(CallError::DeadlineExceeded { .. })] => {}
-                [_] if faulty == 0 => {}
-                [other] => bail!("`{}` answers {other:?} after its deadline", template.name()),
-                _ => bail!("`{}` does not end at its deadline", template.name()),
-            }
-            still_answers(&subject, template, case)
-                .await
-                .map_err(|error| anyhow!("after a deadline at await {at} `{}` {error}", template.name()))?;
+    for (template, case, at) in awaits(surveys) {
+        let (faulty, answers) =
+            subject.interrupt(template, &case.request, (Fault::Hang, at), 1, DEADLINE).await;
+        match &answers[..] {
+            [Err(CallError::DeadlineExceeded { .. })] => {}
+            [_] if faulty == 0 => {}
+            [other] => bail!("`{}` answers {other:?} after its deadline", template.name()),
+            _ => bail!("`{}` does not end at its deadline", template.name()),
         }
+        still_answers(&subject, template, case)
+            .await
+            .map_err(|error| anyhow!("after a deadline at await {at} `{}` {error}", template.name()))?;
     }
     subject.closed().await.map_err(|error| anyhow!("after a deadline {error}"))
 }
