@@ -5,10 +5,9 @@ use std::{collections::HashSet, time::Duration};
 use mixer_adapter_core::{
     adapter::{Faults, Settings, is_framing_header},
     http::{HeaderMap, HeaderName, HeaderValue},
-    value::ValueType,
 };
 use mixer_adapter_telemetry::{
-    amount::may_be_amount,
+    amount::check_amount,
     otlp::{ExportLimits, KeyValue, Protocol, attribute},
     series::{DEFAULT_BOUNDS, Kind, check_bounds},
 };
@@ -146,12 +145,8 @@ impl MetricSettings {
         };
         let instance = instance?;
         let inferred = faults.types().of::<MetricTemplate>().find(|(name, _)| *name == instance);
-        if let Some(value_type) = inferred.and_then(|(_, inferred)| ValueType::try_from(inferred.value).ok())
-            && value_type != ValueType::Unspecified
-            && !may_be_amount(value_type)
-        {
-            let reason = format!("the value of {instance} is a {value_type}, which is not a number");
-            faults.push(field("instance_name"), reason);
+        if let Some((_, inferred)) = inferred {
+            check_amount(faults, field("instance_name"), &instance, inferred.value);
         }
         let name = if info.name.is_empty() { instance.clone() } else { info.name };
         Some(Self { instance, name, description: info.description, unit: info.unit, kind: kind? })

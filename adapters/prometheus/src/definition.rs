@@ -2,11 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use mixer_adapter_core::{
-    adapter::{Faults, Settings},
-    value::ValueType,
-};
-use mixer_adapter_telemetry::{amount::may_be_amount, series::Kind};
+use mixer_adapter_core::adapter::{Faults, Settings};
+use mixer_adapter_telemetry::{amount::check_amount, series::Kind};
 use mixer_adapter_templates::Metric as MetricTemplate;
 
 use super::{
@@ -97,13 +94,7 @@ impl Metrics {
         for metric in &self.all {
             let (field, instance) = (&metric.field, metric.instance.as_str());
             let Some(inferred) = types.get(instance) else { continue };
-            if let Ok(value_type) = ValueType::try_from(inferred.value)
-                && value_type != ValueType::Unspecified
-                && !may_be_amount(value_type)
-            {
-                let reason = format!("the value of {instance} is a {value_type}, which is not a number");
-                faults.push(format!("{field}.instance_name"), reason);
-            }
+            check_amount(faults, format!("{field}.instance_name"), instance, inferred.value);
             for dimension in metric.dimensions.iter().filter(|name| !inferred.dimensions.contains_key(*name))
             {
                 let reason = format!("{instance} has no dimension {dimension:?}");

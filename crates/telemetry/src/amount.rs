@@ -1,6 +1,9 @@
 //! Numbers of instance values.
 
-use mixer_adapter_core::value::{Value, ValueType, parse_float};
+use mixer_adapter_core::{
+    adapter::Faults,
+    value::{Value, ValueType, parse_float},
+};
 
 /// A value that is not a number.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,9 +35,14 @@ pub fn amount(value: Option<&Value>) -> Result<f64, AmountError> {
     }
 }
 
-/// Returns whether values of a type can be numbers.
-pub fn may_be_amount(value_type: ValueType) -> bool {
-    matches!(value_type, ValueType::Int64 | ValueType::Double | ValueType::Duration | ValueType::String)
+/// Refuses a field with the name of an instance whose value, of a [`ValueType`], cannot be a number.
+pub fn check_amount(faults: &mut Faults<'_>, field: String, instance: &str, value_type: i32) {
+    use ValueType::{Double, Duration, Int64, String, Unspecified};
+    if let Ok(value_type) = ValueType::try_from(value_type)
+        && !matches!(value_type, Int64 | Double | Duration | String | Unspecified)
+    {
+        faults.push(field, format!("the value of {instance} is a {value_type}, which is not a number"));
+    }
 }
 
 #[cfg(test)]

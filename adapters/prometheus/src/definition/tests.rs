@@ -4,6 +4,7 @@ use mixer_adapter_core::{
     adapter::{Access, ConfigErrors, InferredType, InferredTypes},
     prost::Message as _,
     prost_types,
+    value::ValueType,
 };
 use mixer_adapter_templates::metric;
 
