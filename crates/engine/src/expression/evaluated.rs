@@ -67,11 +67,9 @@ impl From<Evaluated<'_>> for Value {
     fn from(evaluated: Evaluated<'_>) -> Self {
         match evaluated {
             Evaluated::String(text) => Value::String(text.into_owned()),
-            Evaluated::EmailAddress(text) => {
-                Value::EmailAddress(value::EmailAddress { value: text.into_owned() })
-            }
-            Evaluated::Uri(text) => Value::Uri(value::Uri { value: text.into_owned() }),
-            Evaluated::DnsName(text) => Value::DnsName(value::DnsName { value: text.into_owned() }),
+            Evaluated::EmailAddress(text) => Value::EmailAddress((&*text).into()),
+            Evaluated::Uri(text) => Value::Uri((&*text).into()),
+            Evaluated::DnsName(text) => Value::DnsName((&*text).into()),
             Evaluated::Int64(number) => Value::Int64(number),
             Evaluated::Double(number) => Value::Double(number),
             Evaluated::Bool(value) => Value::Bool(value),
