@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -114,7 +114,8 @@ impl RuntimeHandler {
         instance.local_form(|constants| backend.method(&instance.template)?.local_instance(constants).ok())
     }
 
-    /// Calls the adapter with one or more instances, whose names are for logs. An adapter in this process takes them.
+    /// Calls the adapter with one or more instances, whose names are for logs. An adapter in this process takes them. Returns its answer,
+    /// and how long the call took.
     pub(crate) async fn call(
         &self,
         template: &DynamicTemplate,
@@ -122,13 +123,14 @@ impl RuntimeHandler {
         names: &[&str],
         quota: Option<QuotaParams<'_>>,
         caller: &Caller,
-    ) -> Result<Response, Status> {
+    ) -> (Result<Response, Status>, Duration) {
         let start = Instant::now();
         let local = self.target.local().and_then(|local| Some((local, local.method(template)?)));
-        let answer = match local {
+        let (answer, took) = match local {
             Some((LocalBackend { name, handler, .. }, method)) => {
                 let fields = template.fields();
                 let call = LocalCall {
+                    start,
                     handler: handler.clone(),
                     name,
                     instances,
@@ -137,20 +139,23 @@ impl RuntimeHandler {
                     quota_request: fields.quota_request.and(quota).map(|quota| quota.message()),
                     caller,
                 };
-                method.begin(call).response().await.map_err(Status::from)
+                let (answer, took) = method.begin(call).response().await;
+                (answer.map_err(Status::from), took)
             }
             None => {
                 let request = self.request(template, instances, quota);
-                self.target.call(template, request, caller).await.map(Response::Encoded)
+                let answer = self.target.call(template, request, caller).await;
+                (answer.map(Response::Encoded), start.elapsed())
             }
         };
-        self.counts.calls.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), start.elapsed());
-        answer.inspect_err(|status| {
+        self.counts.calls.record(answer.as_ref().map_or_else(Status::code, |_| Code::Ok), took);
+        if let Err(status) = &answer {
             self.counts.calls.set_last_failure(status.code(), status.message());
             if !self.target.logs_failures() {
                 self.log_failure(template, names, caller, status);
             }
-        })
+        }
+        (answer, took)
     }
 
     /// Logs a failed call, at most ten of each code in ten seconds.

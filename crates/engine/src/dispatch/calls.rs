@@ -14,6 +14,7 @@ use crate::{
     failed_part::FailureCause,
     handler::QuotaParams,
     policy::{FailureEffect, OnFailure},
+    rules::Destination,
     trace::{Step, status_text},
 };
 use mixer_adapter_core::template::Response;
@@ -59,7 +60,6 @@ async fn call<'s>(
     quota: Option<QuotaParams<'_>>,
     caller: &Caller,
 ) -> CompletedCall<'s> {
-    let start = std::time::Instant::now();
     let destination = planned.destination;
     let instance = &planned.entry.instance;
     let name = &*instance.name;
@@ -70,9 +70,9 @@ async fn call<'s>(
     // The call that gives an amount back needs the instance again.
     let mut copy = instance.quota.all_or_nothing.then(|| planned.instance.clone());
     let instances = std::slice::from_mut(copy.as_mut().unwrap_or(&mut planned.instance));
-    let answer = destination.handler.call(&destination.template, instances, &[name], quota, caller).await;
-    let took = start.elapsed();
-    planned.group.counts.record_call(&destination.handler.name, code_of(&answer), took);
+    let Destination { handler, template, .. } = destination;
+    let (answer, took) = handler.call(template, instances, &[name], quota, caller).await;
+    planned.group.counts.record_call(&handler.name, code_of(&answer), took);
     CompletedCall { answer, took, planned }
 }
 

@@ -1,7 +1,7 @@
 //! Reports: the instances of all requests of a batch, sent to each destination in one call
 //! (docs/behaviour/dispatch.md#what-becomes-one-call).
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant as Clock};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
@@ -112,10 +112,10 @@ impl ReportBatch {
     /// # Errors
     /// The handler rejects them or does not answer.
     pub async fn send(&mut self, caller: &Caller) -> Result<(), DispatchError> {
-        let start = Clock::now();
         let names: Vec<&str> = self.origins.iter().map(|(name, _)| &**name).collect();
-        let answer = self.handler.call(&self.template, &mut self.instances, &names, None, caller).await;
-        let (code, took) = (code_of(&answer), start.elapsed());
+        let (answer, took) =
+            self.handler.call(&self.template, &mut self.instances, &names, None, caller).await;
+        let code = code_of(&answer);
         let rules = self.origins.iter().map(|(_, rule)| rule);
         RuleCounts::record_report(rules, &self.handler.name, code, took);
         answer
@@ -213,11 +213,10 @@ impl<'s> Report<'s> {
             .batches
             .iter_mut()
             .map(|batch| async move {
-                let start = Clock::now();
                 let Destination { handler, template, .. } = batch.destination;
                 let names: Vec<&str> = batch.names.iter().map(|name| &***name).collect();
-                let answer = handler.call(template, &mut batch.instances, &names, None, caller).await;
-                (batch, answer, start.elapsed())
+                let (answer, took) = handler.call(template, &mut batch.instances, &names, None, caller).await;
+                (batch, answer, took)
             })
             .collect();
         let answers: Vec<_> = calls.collect().await;

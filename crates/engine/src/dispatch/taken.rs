@@ -88,9 +88,9 @@ impl TakenAmount {
         let request = QuotaRequest { name, dedup_id, amount, best_effort: false };
         let params = QuotaParams { request, mode: self.mode, instance: &self.instance };
         let instances = &mut [self.built.clone()];
-        let answer =
-            self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await?;
-        let result = decode(answer, &self.instance)?;
+        let (answer, _) =
+            self.handler.call(&self.template, instances, &[&self.instance], Some(params), caller).await;
+        let result = decode(answer?, &self.instance)?;
         // Without an amount in the answer, nothing counts as taken back.
         let amount = result.granted_amount.clamp(0, self.amount);
         self.counts.quota.add(-self.amount, amount, result.limit.as_ref());

@@ -1,9 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::{
-    sync::{Mutex, MutexGuard},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard};
 
 use prost::Message as _;
 
@@ -127,7 +124,7 @@ impl Subject {
         for handler in &self.handlers {
             let encoded = instances.iter().map(|instance| BuiltInstance::Encoded(instance.encode_to_vec()));
             let mut encoded: Vec<_> = encoded.collect();
-            let answer = handler.call(&template, &mut encoded, &["i.instance.ns"], quota, &caller).await;
+            let (answer, _) = handler.call(&template, &mut encoded, &["i.instance.ns"], quota, &caller).await;
             let answer = answer.map(Response::into_encoded);
             let text = format!("{:?}", answer.as_ref().map_err(|status| (status.code(), status.message())));
             outcomes.push((std::mem::take(&mut *self.calls.lock()), text, answer));

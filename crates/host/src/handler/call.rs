@@ -4,7 +4,7 @@ use std::{
     fmt,
     marker::PhantomData,
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use prost::{DecodeError, Message, bytes::Bytes};
@@ -90,6 +90,8 @@ pub trait Method: Send + Sync {
 /// A call of an open handler by this process.
 #[derive(Debug)]
 pub struct LocalCall<'a> {
+    /// The time at which it began.
+    pub start: Instant,
     /// The handler.
     pub handler: Arc<Handler>,
     /// Its full name.
@@ -117,19 +119,16 @@ pub struct BegunCall<'a> {
 }
 
 impl BegunCall<'_> {
-    /// Waits for the response, until the deadline of the caller.
-    ///
-    /// # Errors
-    /// The call failed.
-    pub async fn response(self) -> Result<Response, CallError> {
+    /// Waits for the response, until the deadline of the caller. Returns it, and how long the call took.
+    pub async fn response(self) -> (Result<Response, CallError>, Duration) {
         let Self { template, name, instance_names, caller, mut record, served } = self;
         let response = match served {
             Ok(served) => within(caller.deadline, template, served).await,
             Err(error) => Err(error),
         };
         let instances = || Some(instance_list(instance_names.iter().copied()));
-        record.end(&response, template, Some(name), caller, instances);
-        response
+        let took = record.end(&response, template, Some(name), caller, instances);
+        (response, took)
     }
 }
 
@@ -299,7 +298,7 @@ impl<T: Template> Method for TemplateMethod<T> {
         caller: Caller,
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
-            let mut record = CallRecord::new(self.unresolved.clone());
+            let mut record = CallRecord::new(self.unresolved.clone(), Instant::now());
             let name = resolver.handler_name();
             let served = async {
                 let decoded = self.decode(request.clone());
@@ -318,8 +317,9 @@ impl<T: Template> Method for TemplateMethod<T> {
     }
 
     fn begin<'a>(&self, call: LocalCall<'a>) -> BegunCall<'a> {
-        let LocalCall { handler, name, instances, instance_names, dedup_id, quota_request, caller } = call;
-        let mut record = CallRecord::new(self.unresolved.clone());
+        let LocalCall { start, handler, name, instances, instance_names, dedup_id, quota_request, caller } =
+            call;
+        let mut record = CallRecord::new(self.unresolved.clone(), start);
         let mut undecodable = None;
         let instances = instances
             .iter_mut()
@@ -392,15 +392,16 @@ struct CallRecord {
     metrics: Arc<CallMetrics>,
     adapter: Option<&'static str>,
     start: Instant,
+    took: Option<Duration>,
     code: tonic::Code,
 }
 
 impl CallRecord {
-    fn new(metrics: Arc<CallMetrics>) -> Self {
-        Self { metrics, adapter: None, start: Instant::now(), code: tonic::Code::Cancelled }
+    fn new(metrics: Arc<CallMetrics>, start: Instant) -> Self {
+        Self { metrics, adapter: None, start, took: None, code: tonic::Code::Cancelled }
     }
 
-    /// Ends the record. Logs a failed call, at most ten lines of each code in ten seconds.
+    /// Ends the record, and returns how long the call took. Logs a failed call, at most ten lines of each code in ten seconds.
     fn end(
         &mut self,
         response: &Result<Response, CallError>,
@@ -408,10 +409,11 @@ impl CallRecord {
         handler: Option<&Arc<str>>,
         caller: &Caller,
         instances: impl FnOnce() -> Option<String>,
-    ) {
+    ) -> Duration {
+        let took = *self.took.insert(self.start.elapsed());
         let Err(error) = response else {
             self.code = tonic::Code::Ok;
-            return;
+            return took;
         };
         self.code = tonic::Code::from(error.code() as i32);
         self.metrics.set_last_failure(self.code, error);
@@ -422,12 +424,13 @@ impl CallRecord {
             handler: handler.map(|name| &**name),
             instance: instances(),
         });
+        took
     }
 }
 
 impl Drop for CallRecord {
     fn drop(&mut self) {
-        self.metrics.record(self.code, self.start.elapsed());
+        self.metrics.record(self.code, self.took.unwrap_or_else(|| self.start.elapsed()));
     }
 }
 
