@@ -32,7 +32,7 @@ impl<'s> Request<'s> {
         }
         match cache {
             Some(cache) => self.find_or_evaluate(cache).await,
-            None => self.evaluate().await,
+            None => Box::pin(self.evaluate()).await,
         }
     }
 
@@ -68,7 +68,7 @@ impl<'s> Request<'s> {
         self.record.origin = Some(Box::default());
         // A later request with this answer may be logged, or evaluated in the shadow.
         self.context.names_rules = true;
-        let result = self.evaluate().await;
+        let result = Box::pin(self.evaluate()).await;
         let origin = self.record.origin.take().unwrap_or_default();
         let evaluation = self.evaluation;
         if evaluation.allows_stale()

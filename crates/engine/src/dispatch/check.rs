@@ -74,7 +74,7 @@ pub(super) struct Check<'r, 's> {
 }
 
 impl Request<'_> {
-    /// Generates attributes and checks.
+    /// Generates attributes and checks. The future is large; in a box it is not moved with each future that waits for it.
     pub(super) async fn evaluate(&mut self) -> Result<CheckAnswer, DispatchError> {
         let generated = self.begin(Phase::Check).await;
         let evaluator = generated.map_err(|error| error.within("preprocessing attributes failed"))?;

@@ -77,7 +77,8 @@ impl Request<'_> {
         // A cached check answer did not run the attribute generators.
         let generated = self.begin(Phase::Quota).await;
         let evaluator = generated.map_err(|error| error.within("preprocessing attributes failed"))?;
-        evaluator.allocate(request, mode, taken).await
+        // In a box, as the evaluation of a check.
+        Box::pin(evaluator.allocate(request, mode, taken)).await
     }
 }
 

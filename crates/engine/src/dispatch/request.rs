@@ -249,7 +249,7 @@ impl<'s> Request<'s> {
         if !self.context.snapshot.generators.has_rules(&self.namespace) {
             return Ok(());
         }
-        for generated in self.evaluator(Phase::Generate).generate().await? {
+        for generated in Box::pin(self.evaluator(Phase::Generate).generate()).await? {
             let is_new = self.bag.at(generated.slot).is_none();
             self.record.trace(|| Step::Generated {
                 attribute: generated.attribute.to_string(),
