@@ -1,4 +1,4 @@
-use std::fmt::{self, Display, Write as _};
+use std::fmt::Display;
 
 /// A range in the source of an expression: bytes `start..end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,47 +29,26 @@ impl Span {
 /// Renders an error as rustc does: the message, the source line with carets, and a hint. The line is omitted if the span
 /// is not within `source`.
 pub(crate) fn render(source: &str, span: Span, message: &dyn Display, help: Option<&str>) -> String {
-    let mut out = format!("error: {message}\n");
-    if let Some(location) = Location::of(source, span) {
-        // Writing to a String cannot fail.
-        let _ = location.write(&mut out);
-    }
-    if let Some(help) = help {
-        let _ = writeln!(out, "  = help: {help}");
-    }
-    out
+    let location = location(source, span).unwrap_or_default();
+    let help = help.map_or_else(String::new, |help| format!("  = help: {help}\n"));
+    format!("error: {message}\n{location}{help}")
 }
 
-struct Location<'s> {
-    number: usize,
-    line: &'s str,
-    before: &'s str,
-    marked: &'s str,
-}
-
-impl<'s> Location<'s> {
-    fn of(source: &'s str, span: Span) -> Option<Self> {
-        let (start, end) = (span.start as usize, span.end as usize);
-        let head = source.get(..start)?;
-        let marked = source.get(start..end)?.lines().next().unwrap_or_default();
-        let line_start = head.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = source[line_start..].lines().next().unwrap_or_default();
-        Some(Self { number: head.matches('\n').count() + 1, line, before: &head[line_start..], marked })
-    }
-
-    fn column(&self) -> usize {
-        self.before.chars().count() + 1
-    }
-
-    fn write(&self, out: &mut String) -> fmt::Result {
-        let gutter = " ".repeat(self.number.to_string().len());
-        let indent: String = self.before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let carets = "^".repeat(self.marked.chars().count().max(1));
-        writeln!(out, "{gutter}--> {}:{}", self.number, self.column())?;
-        writeln!(out, "{gutter} |")?;
-        writeln!(out, "{} | {}", self.number, self.line)?;
-        writeln!(out, "{gutter} | {indent}{carets}")
-    }
+/// Returns the lines that show a span in its source.
+fn location(source: &str, span: Span) -> Option<String> {
+    let (start, end) = (span.start as usize, span.end as usize);
+    let head = source.get(..start)?;
+    let marked = source.get(start..end)?.lines().next().unwrap_or_default();
+    let line_start = head.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = source[line_start..].lines().next().unwrap_or_default();
+    let (number, before) = (head.matches('\n').count() + 1, &head[line_start..]);
+    let column = before.chars().count() + 1;
+    let gutter = " ".repeat(number.to_string().len());
+    let indent: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let carets = "^".repeat(marked.chars().count().max(1));
+    Some(format!(
+        "{gutter}--> {number}:{column}\n{gutter} |\n{number} | {line}\n{gutter} | {indent}{carets}\n"
+    ))
 }
 
 #[cfg(test)]
