@@ -134,17 +134,17 @@ impl<'r, 's> Check<'r, 's> {
         let context = self.evaluator.context;
         let metadata = self.encode_metadata();
         let hidden = self.apply_policy()?;
-        if !self.merged.is_denied() {
+        if !self.merged.denied {
             let mut directive = self.operations_of_adapters();
             if let Some(conditions) = conditions.get_mut(self.operating) {
                 self.header_operations(operations, conditions, &mut directive);
                 self.apply_policy()?;
             }
-            if !self.merged.is_denied() && directive != RouteDirective::default() {
+            if !self.merged.denied && directive != RouteDirective::default() {
                 self.merged.directive = Some(directive);
             }
         }
-        if self.merged.is_denied() {
+        if self.merged.denied {
             if context.names_rules {
                 self.details = AnswerDetails::of_denial(self.denying, hidden);
             }
@@ -157,7 +157,7 @@ impl<'r, 's> Check<'r, 's> {
             }
         }
         self.details.metadata = metadata;
-        self.evaluator.record.counts.omitted_details += self.merged.limit_details();
+        self.evaluator.record.counts.omitted_details += limit_details(&mut self.merged.details);
         Ok(finish(self.merged, self.details, self.evaluator))
     }
 
@@ -192,7 +192,7 @@ impl<'r, 's> Check<'r, 's> {
                 }
             }
         }
-        let form = planned.group.denial.as_deref().filter(|_| is_denied && !self.merged.is_denied());
+        let form = planned.group.denial.as_deref().filter(|_| is_denied && !self.merged.denied);
         let status = form.and_then(|_| result.status.clone());
         self.merged.add(call.denial_name(), result);
         if let (Some(form), Some(status)) = (form, status) {
@@ -254,7 +254,7 @@ impl<'r, 's> Check<'r, 's> {
         let failures = std::mem::take(&mut self.evaluator.failures);
         let details = std::mem::take(&mut self.failure_details);
         let evaluation = &mut *self.evaluator.evaluation;
-        if self.evaluator.context.is_strict && self.merged.is_denied() {
+        if self.evaluator.context.is_strict && self.merged.denied {
             evaluation.has_ignored_failure |= !failures.is_empty();
             return Ok(failures.into_iter().filter_map(FailureEffect::into_text).collect());
         }
@@ -262,7 +262,7 @@ impl<'r, 's> Check<'r, 's> {
         if !fatal.is_empty() {
             return Err(DispatchError::from(fatal).with_details(details));
         }
-        self.merged.add_details(details);
+        self.merged.details.extend(details);
         for failure in failures.into_iter().chain(self.evaluator.config_denial()) {
             match failure {
                 FailureEffect::Deny(text) => self.merged.deny(text),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::direct_response::{direct_response, is_direct_response};
 use crate::proto::istio::mixer::v1::RouteDirective;
 use mixer_adapter_core::{
-    framework::status::{limit_details, status_name},
+    framework::status::status_name,
     proto::{Any, CheckResult, Status},
 };
 
@@ -24,11 +24,11 @@ pub(super) struct MergedResult {
     pub(super) valid_use_count: i32,
     /// The lowest number of uses; `None` if it is unlimited.
     pub(super) max_uses: Option<i32>,
-    denied: bool,
+    pub(super) denied: bool,
     code: i32,
     messages: Vec<String>,
     /// The details of all denials, without their direct responses.
-    details: Vec<Any>,
+    pub(super) details: Vec<Any>,
     pub(super) directive: Option<RouteDirective>,
 }
 
@@ -57,7 +57,7 @@ impl MergedResult {
                 self.directive = direct_response(&status);
             }
             self.messages.push(format!("{handler}:{}", status.message));
-            self.add_details(status.details.into_iter().filter(|detail| !is_direct_response(detail)));
+            self.details.extend(status.details.into_iter().filter(|detail| !is_direct_response(detail)));
         }
     }
 
@@ -72,16 +72,6 @@ impl MergedResult {
         self.valid_use_count = -1;
     }
 
-    /// Adds details of a denial.
-    pub(super) fn add_details(&mut self, details: impl IntoIterator<Item = Any>) {
-        self.details.extend(details);
-    }
-
-    /// Removes the details that are too large for a status, and returns how many.
-    pub(super) fn limit_details(&mut self) -> u64 {
-        limit_details(&mut self.details)
-    }
-
     /// Limits the validity of an answer that allows the request in spite of a failure.
     pub(super) fn limit_validity(&mut self) {
         let is_unspecified = self.has_no_validity();
@@ -92,10 +82,6 @@ impl MergedResult {
         if is_unspecified || self.valid_use_count < 0 || self.valid_use_count > FAILED_USES {
             self.valid_use_count = FAILED_USES;
         }
-    }
-
-    pub(super) fn is_denied(&self) -> bool {
-        self.denied
     }
 
     /// The merged status.
