@@ -58,7 +58,7 @@ pub(crate) struct CheckCache {
     namespaces: RwLock<HashMap<Box<str>, Arc<Namespace>>>,
     entries: Store<Entry>,
     flights: Arc<Flights>,
-    counts: Arc<CacheCounts>,
+    pub(crate) counts: Arc<CacheCounts>,
 }
 
 /// The state of a namespace. Namespaces share the entries of the cache.
@@ -109,10 +109,6 @@ impl CheckCache {
         })
     }
 
-    pub(crate) fn counts(&self) -> &CacheCounts {
-        &self.counts
-    }
-
     /// The number of answers, and their bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         self.entries.size()
@@ -137,7 +133,7 @@ impl CheckCache {
                     if !answer.is_stale
                         && let Some(found) = answer.take(now)
                     {
-                        signature.count_hit();
+                        signature.hits.fetch_add(1, Relaxed);
                         self.counts.saved(answer.cost);
                         return Ok(found);
                     }
@@ -183,7 +179,7 @@ impl CheckCache {
         let signature = namespace.signature(bag, references)?;
         let key = signature.key(bag, &references.generated)?;
         let now = Instant::now();
-        let Some(cached) = CachedAnswer::new(evaluated, signature.names().clone(), now) else {
+        let Some(cached) = CachedAnswer::new(evaluated, signature.names.clone(), now) else {
             if is_awaited {
                 self.store(key, namespace.tenant, Entry::Uncached(now + UNCACHED_VALIDITY));
             }
@@ -289,11 +285,7 @@ impl Outdated {
     }
 }
 
-impl std::fmt::Debug for CheckCache {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CheckCache({} answers)", self.size().0)
-    }
-}
+mixer_adapter_core::framework::debug_fields!(CheckCache { counts });
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

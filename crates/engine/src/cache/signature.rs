@@ -19,9 +19,9 @@ use crate::{
 pub(super) struct Signature {
     parts: Parts,
     /// The names of the parts in alphabetical order: `request.path`, `request.headers[x-user]`.
-    names: Arc<[Box<str>]>,
+    pub(super) names: Arc<[Box<str>]>,
     /// Number of answers that were found by it, halved whenever it could have been replaced.
-    hits: AtomicU64,
+    pub(super) hits: AtomicU64,
 }
 
 /// Slots, each with the key of a map unless the whole value counts; sorted, without duplicates.
@@ -69,17 +69,9 @@ impl Signature {
         Self { names: names.into(), parts, hits: AtomicU64::new(0) }
     }
 
-    pub(super) fn names(&self) -> &Arc<[Box<str>]> {
-        &self.names
-    }
-
     /// The approximate size in bytes.
     fn size(&self) -> usize {
         size_of::<Self>() + self.parts.size() + names_size(&self.names)
-    }
-
-    pub(super) fn count_hit(&self) {
-        self.hits.fetch_add(1, Relaxed);
     }
 
     /// Computes the key of a request: this signature with the request's values, without the slots in `generated`. `None` if the values

@@ -27,7 +27,7 @@ impl<'s> Request<'s> {
             && let Some(cached) = &snapshot.cached
             && !cached.contains(self.namespace.as_str())
         {
-            bypassed.counts().request(CacheOutcome::Bypassed);
+            bypassed.counts.request(CacheOutcome::Bypassed);
             cache = None;
         }
         match cache {
@@ -98,7 +98,7 @@ impl<'s> Request<'s> {
         if let Some(leader) = leader {
             leader.complete();
         }
-        cache.counts().request(CacheOutcome::Miss);
+        cache.counts.request(CacheOutcome::Miss);
         self.cache_use = Some(CacheUse { outcome: CacheOutcome::Miss, key });
         result
     }
@@ -110,7 +110,7 @@ impl<'s> Request<'s> {
             (false, true) => CacheOutcome::Coalesced,
             (false, false) => CacheOutcome::Hit,
         };
-        cache.counts().request(outcome);
+        cache.counts.request(outcome);
         found.origin.count_use(evaluated);
         self.reused_references = Some(found.references);
         self.cache_use = Some(CacheUse { outcome, key: Some(found.key) });
