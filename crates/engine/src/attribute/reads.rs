@@ -78,18 +78,6 @@ impl Reads {
         &mut self.slots[index]
     }
 
-    /// Records that the last read of the string map at `slot` was the lookup of a key, and that key.
-    pub(crate) fn record_lookup(
-        &mut self,
-        slot: u32,
-        key: &str,
-        present: bool,
-        new_key: impl FnOnce() -> Arc<str>,
-    ) {
-        self.record_by_key(slot);
-        self.record_key(slot, key, present, new_key);
-    }
-
     /// Records that the last read of the string map at `slot` was of single keys, which are recorded on their own.
     pub(crate) fn record_by_key(&mut self, slot: u32) {
         if let Some((_, reads)) = self.whole_maps.iter_mut().find(|(map, _)| *map == slot) {

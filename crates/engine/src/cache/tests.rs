@@ -64,7 +64,8 @@ fn references(bag: &Bag) -> References {
     let read = Attributes::from(bag).read(headers, &mut references.after);
     if let Some(AttributeValue::StringMap(map)) = read {
         let present = map.get("x").is_some();
-        references.after.record_lookup(headers, "x", present, || "x".into());
+        references.after.record_by_key(headers);
+        references.after.record_key(headers, "x", present, || "x".into());
     }
     references
 }
@@ -242,7 +243,8 @@ async fn the_number_of_signatures_and_of_namespaces_is_bounded() {
         let mut references = references(&request);
         let headers = request.vocabulary().find("headers").unwrap().slot;
         let key = format!("key-{number}");
-        references.after.record_lookup(headers, &key, false, || key.as_str().into());
+        references.after.record_by_key(headers);
+        references.after.record_key(headers, &key, false, || key.as_str().into());
         cache.put(&request, &references, &answer(5, 100));
         assert!(cache.get(&request).is_some(), "the one that is used stays");
     }

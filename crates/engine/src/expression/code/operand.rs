@@ -151,7 +151,8 @@ impl<'a> MapRef<'a> {
     ) -> Option<&'a str> {
         let value = self.entries.get(key);
         if let Some(slot) = self.slot {
-            env.reads.record_lookup(slot, key, value.is_some(), new_key);
+            env.reads.record_by_key(slot);
+            env.reads.record_key(slot, key, value.is_some(), new_key);
         }
         value.map(|value| &**value)
     }
