@@ -116,6 +116,7 @@ attribute_from! {
     f64 => Double,
     bool => Bool,
     Timestamp => Timestamp,
+    SystemTime => Timestamp,
     Bytes => Bytes,
     StringMap => StringMap,
 }
@@ -135,12 +136,6 @@ impl From<Ipv4Addr> for AttributeValue {
 impl From<Ipv6Addr> for AttributeValue {
     fn from(addr: Ipv6Addr) -> Self {
         IpAddr::V6(addr).into()
-    }
-}
-
-impl From<SystemTime> for AttributeValue {
-    fn from(time: SystemTime) -> Self {
-        AttributeValue::Timestamp(time.into())
     }
 }
 
