@@ -300,15 +300,9 @@ impl HandlerBackend for LocalBackend {
 
 /// The backend of an out-of-process adapter that receives its configuration with each call.
 pub(crate) struct RemoteBackend {
-    adapter: RemoteAdapter,
-    adapter_config: Option<Bytes>,
-}
-
-impl RemoteBackend {
-    /// Creates a backend with a configuration, an encoded `google.protobuf.Any`.
-    pub(crate) fn new(adapter: RemoteAdapter, adapter_config: Option<Bytes>) -> Self {
-        Self { adapter, adapter_config }
-    }
+    pub(crate) adapter: RemoteAdapter,
+    /// An encoded `google.protobuf.Any`.
+    pub(crate) adapter_config: Option<Bytes>,
 }
 
 impl HandlerBackend for RemoteBackend {

@@ -62,8 +62,8 @@ impl Connect for Connector {
                 BackendSpec::Remote { connection, adapter_config, session_based: false } => {
                     let adapter = RemoteAdapter::new(connection, &remote, self.closing.runtime())
                         .map_err(|errors| faults(spec, errors))?;
-                    let config = adapter_config.as_ref().map(|any| any.encode_to_vec().into());
-                    Ok(Box::new(RemoteBackend::new(adapter, config)) as BoxBackend)
+                    let adapter_config = adapter_config.as_ref().map(|any| any.encode_to_vec().into());
+                    Ok(Box::new(RemoteBackend { adapter, adapter_config }) as BoxBackend)
                 }
                 BackendSpec::Remote { connection, adapter_config, session_based: true } => {
                     let types = spec.types().map(|(name, inferred)| (name.to_string(), inferred));
