@@ -22,7 +22,7 @@ impl<'s> Request<'s> {
         let snapshot = self.context.snapshot;
         let cache = if self.context.is_strict { &snapshot.strict_cache } else { &snapshot.cache };
         // A trace shows an evaluation.
-        let mut cache = cache.as_ref().filter(|_| !self.is_traced());
+        let mut cache = cache.as_ref().filter(|_| self.record.trace.is_none());
         if let Some(bypassed) = cache
             && let Some(cached) = &snapshot.cached
             && !cached.contains(self.namespace.as_str())

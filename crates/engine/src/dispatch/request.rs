@@ -63,11 +63,6 @@ impl RequestAttributes {
         Request { is_generated: self.is_generated, ..Request::new(snapshot, self.bag.clone(), caller) }
     }
 
-    /// Copies the attributes, also generated ones, to a bag.
-    pub(crate) fn copy_all(&self, target: &mut Bag) {
-        target.copy(&self.bag, |_| true);
-    }
-
     /// Copies the attributes, except generated ones, to a bag.
     pub(crate) fn copy_received(&self, target: &mut Bag) {
         target.copy(&self.bag, |slot| !self.generated.contains(&slot));
@@ -204,11 +199,6 @@ impl<'s> Request<'s> {
     /// How the cache was used for the answer; `None` if it was evaluated without a lookup.
     pub fn cache_use(&self) -> Option<&CacheUse> {
         self.cache_use.as_ref()
-    }
-
-    /// Returns whether the request is traced.
-    pub(super) fn is_traced(&self) -> bool {
-        self.record.trace.is_some()
     }
 
     /// Takes the trace, if there is one.

@@ -197,7 +197,7 @@ impl Call {
                 let mut request = request.with_budget(self.budget());
                 // Without them, an action fails whose condition or instance needs them.
                 let _ = request.generate_once().await;
-                request.take_attributes().copy_all(&mut bag);
+                bag.copy(request.take_attributes().bag(), |_| true);
             }
         }
         bag
