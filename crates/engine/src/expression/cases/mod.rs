@@ -172,7 +172,7 @@ fn compare(case: &Case, recorded: &Outcome, language: Language) -> Result<(Vec<S
 }
 
 fn accepted(recorded: &Outcome, value_type: Option<ValueType>) -> Result<(Expected, bool), RecordError> {
-    if let Some(error) = recorded.error() {
+    if let Some(error) = &recorded.error {
         return Ok(match (error.kind.as_str(), error.message.as_str()) {
             ("panic", message) if !message.contains("index out of range") => {
                 (Expected::error("eval", "runtime_type_mismatch"), true)

@@ -51,7 +51,7 @@ pub(crate) struct Outcome {
     #[serde(rename = "type")]
     value_type: Option<String>,
     value: Option<TypedValue>,
-    error: Option<RecordedError>,
+    pub(crate) error: Option<RecordedError>,
     pub(crate) referenced: Option<Vec<String>>,
     pub(crate) referenced_wire: Option<Vec<String>>,
 }
@@ -110,10 +110,6 @@ impl Outcome {
 
     pub(crate) fn value(&self) -> Result<Option<AttributeValue>, RecordError> {
         self.value.as_ref().map(TypedValue::parse).transpose()
-    }
-
-    pub(crate) fn error(&self) -> Option<&RecordedError> {
-        self.error.as_ref()
     }
 }
 
