@@ -56,10 +56,7 @@ use self::{
     nullability::Nullability,
     syntax::Ast,
 };
-use crate::{
-    attribute::{Attributes, Reads, Vocabulary},
-    trace::Subexpression,
-};
+use crate::attribute::{Attributes, Reads, Vocabulary};
 use mixer_adapter_core::value::ValueType;
 
 /// The language of an expression: the annotation `policy.istio.io/lang` of a rule or an instance.
@@ -211,16 +208,6 @@ impl Expression {
             #[cfg(feature = "cel")]
             Program::Cel(program) => program.value_type,
         }
-    }
-
-    /// Evaluates the parts of the expression, whose source is `text`, for an explanation.
-    pub(crate) fn parts(
-        &self,
-        text: &str,
-        vocabulary: &Vocabulary,
-        attributes: Attributes<'_>,
-    ) -> Vec<Subexpression> {
-        parts::of(&self.program, text, vocabulary, attributes)
     }
 
     /// The value, if the expression is a literal.
