@@ -16,7 +16,7 @@
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use futures_util::future::join_all;
@@ -29,7 +29,7 @@ use crate::{
     holdings::{HeldBack, Holdings, Loss},
     merged_source::MergedSource,
     offer::{Decision, Offer, Offers, Update, Verdict},
-    source::SourceHandle,
+    source::{SourceHandle, unix_time},
     validation_error::ValidationError,
 };
 
@@ -77,15 +77,15 @@ pub struct Progress {
 }
 
 /// A collection that the first configuration waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct AwaitedCollection {
     /// The collection.
-    pub collection: Collection,
+    pub collection: String,
     /// The name of its source.
-    pub source: Arc<str>,
-    /// The time since which the server waits for it.
-    pub since: SystemTime,
+    pub source: String,
+    /// The time since when it is awaited, in seconds since the Unix epoch.
+    pub since: u64,
 }
 
 /// An update that is not in use.
@@ -115,7 +115,8 @@ pub struct Acceptance<A> {
     sources: Vec<SourceState>,
     /// The collections, by the index of their source, that the first configuration still waits for.
     awaited: BTreeSet<(usize, Collection)>,
-    started: SystemTime,
+    /// In seconds since the Unix epoch.
+    started: u64,
     /// Offers that are not in use.
     candidates: Vec<Candidate>,
     /// The number of applied updates.
@@ -156,7 +157,7 @@ impl<A: Apply> Acceptance<A> {
             target,
             sources: Vec::new(),
             awaited: BTreeSet::new(),
-            started: SystemTime::now(),
+            started: unix_time(),
             candidates: Vec::new(),
             applied: 0,
             has_first: false,
@@ -488,8 +489,8 @@ impl<A: Apply> Acceptance<A> {
 
     fn report(&mut self) {
         let awaited = self.awaited.iter().map(|(index, collection)| AwaitedCollection {
-            collection: collection.clone(),
-            source: self.sources[*index].name.clone(),
+            collection: collection.to_string(),
+            source: self.sources[*index].name.to_string(),
             since: self.started,
         });
         let mut refused: Vec<RefusedUpdate> = Vec::new();

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -13,8 +13,9 @@ use super::{
     build::{BuildOptions, Connect, SnapshotBuilder},
 };
 use mixer_adapter_config::{
-    Acceptance, Apply, Collection, ConfigSet, Kind, LossPolicy, MergedSource, Progress, Topic, Update,
-    ValidationError, Verdict, join_texts, limit_texts, source::SourceHandle,
+    Acceptance, Apply, AwaitedCollection, Collection, ConfigSet, Kind, LossPolicy, MergedSource, Progress,
+    Topic, Update, ValidationError, Verdict, join_texts, limit_texts,
+    source::{SourceHandle, unix_time},
 };
 use mixer_adapter_host::Host;
 use tokio::{
@@ -78,7 +79,7 @@ pub struct ConfigStatus {
     /// Faults of the rejected updates.
     pub refusal: Vec<String>,
     /// The collections that the first configuration waits for.
-    pub awaited: Vec<Awaited>,
+    pub awaited: Vec<AwaitedCollection>,
     /// Handles to the sources.
     #[serde(skip)]
     pub sources: Vec<Arc<dyn SourceHandle>>,
@@ -97,18 +98,6 @@ pub struct ConfigChange {
     /// The first fields that changed, with their places and both values. Only those who may read values may see them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-}
-
-/// A collection that the first configuration waits for.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct Awaited {
-    /// The collection.
-    pub collection: String,
-    /// The name of its source.
-    pub source: String,
-    /// The time since when it is awaited, in seconds since the Unix epoch.
-    pub since: u64,
 }
 
 impl ConfigStatus {
@@ -147,7 +136,7 @@ impl ConfigStatus {
         if self.applied > 0 {
             return Vec::new();
         }
-        let now = seconds(SystemTime::now());
+        let now = unix_time();
         let awaited = self.awaited.iter().map(|awaited| {
             let waited = now.saturating_sub(awaited.since);
             format!("{} from {} (for {waited} s)", awaited.collection, awaited.source)
@@ -254,7 +243,7 @@ impl Apply for Controller {
         let resource_count: usize = resources.values().sum();
         tracing::info!(%source, resources = resource_count, changed, "configuration applied");
         self.set = set;
-        let at = seconds(SystemTime::now());
+        let at = unix_time();
         self.update_status(|status| {
             let known = status.warnings();
             status.applied += 1;
@@ -289,15 +278,10 @@ impl Apply for Controller {
         let faults = progress.refused.iter().flat_map(|update| &update.faults);
         let refusal = limit_texts(faults.filter(|fault| fault.is_error()), MAX_FAULTS);
         let sources: Vec<&str> = progress.refused.iter().map(|update| &*update.source).collect();
-        let awaited = progress.awaited.iter().map(|awaited| Awaited {
-            collection: awaited.collection.to_string(),
-            source: awaited.source.to_string(),
-            since: seconds(awaited.since),
-        });
         self.update_status(|status| {
             status.rejected += progress.newly_refused;
             status.lost += progress.newly_lost;
-            status.awaited = awaited.collect();
+            status.awaited = progress.awaited;
             if status.refusal == refusal {
                 return;
             }
@@ -328,8 +312,4 @@ fn may_block<T>(work: impl FnOnce() -> T) -> T {
         RuntimeFlavor::MultiThread => block_in_place(work),
         _ => work(),
     }
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

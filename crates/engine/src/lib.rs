@@ -40,7 +40,7 @@ mod wire;
 pub use cache::{
     AnswerKey, CacheCounts, CacheLimits, CacheOutcome, CachedChecks, EncodedParts, NamespaceCaching,
 };
-pub use control::{Awaited, ConfigChange, ConfigStatus, Controller};
+pub use control::{ConfigChange, ConfigStatus, Controller};
 pub use counts::{CheckOutcome, Counts, QUOTA_OUTCOMES, REPORT_OUTCOMES, quota_outcome};
 pub use decision_id::{DecisionIds, is_decision_id};
 pub use engine::Mixer;
