@@ -1,8 +1,8 @@
 //! Annotations of quotas (docs/envoy/rate-limits.md#settings-of-a-quota).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use super::{AnnotationError, Annotations, faults};
+use super::Annotations;
 use crate::quota_settings::{QuotaMode, QuotaSettings};
 use mixer_adapter_config::{Resource, ValidationError};
 use mixer_adapter_core::{adapter::LimitOverride, template::Variety, value::parse_duration};
@@ -20,19 +20,12 @@ pub(in super::super) fn quota_settings(
     resource: &Resource,
     variety: Variety,
 ) -> Result<QuotaSettings, Vec<ValidationError>> {
-    read(&resource.annotations, variety).map_err(|errors| faults(resource, errors))
-}
-
-fn read(
-    annotations: &BTreeMap<String, String>,
-    variety: Variety,
-) -> Result<QuotaSettings, Vec<(&str, AnnotationError)>> {
     if variety != Variety::Quota {
-        let errors = Annotations::new(annotations, "instances other than quotas", &[]).errors;
+        let errors = Annotations::new(resource, "instances other than quotas", &[]).errors;
         return if errors.is_empty() { Ok(QuotaSettings::default()) } else { Err(errors) };
     }
     let known = &[MODE, ALL_OR_NOTHING, MAX_LIMIT, DIMENSIONS];
-    let mut annotations = Annotations::new(annotations, "quotas", known);
+    let mut annotations = Annotations::new(resource, "quotas", known);
     let settings = QuotaSettings {
         mode: annotations.read(MODE, "enforce, soft or shadow", mode).unwrap_or_default(),
         all_or_nothing: annotations.read(ALL_OR_NOTHING, SWITCH, switch).unwrap_or_default(),
@@ -72,28 +65,34 @@ fn rate(value: &str) -> Option<LimitOverride> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mixer_adapter_config::{Collection, Kind, ResourceName};
 
-    fn annotations(given: &[(&str, &str)]) -> BTreeMap<String, String> {
-        given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    fn settings(given: &[(&str, &str)], variety: Variety) -> Result<QuotaSettings, Vec<ValidationError>> {
+        let name = ResourceName::new("q", Kind::Instance, "ns");
+        let collection = Collection::of("", &Kind::Instance);
+        let mut resource = Resource::new(name, collection, serde_json::Value::Null, "test");
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        resource.annotations = given.collect();
+        quota_settings(&resource, variety)
     }
 
     #[test]
     fn annotations_are_settings() {
-        let given = annotations(&[
+        let given = [
             ("mixer-adapter/rate-limit-mode", "shadow"),
             ("mixer-adapter/all-or-nothing", "true"),
             ("mixer-adapter/max-limit", "1000/1m"),
             ("mixer-adapter/dimensions-in-metadata", "true"),
             ("example.com/owner", "anybody"),
-        ]);
-        let settings = QuotaSettings {
+        ];
+        let expected = QuotaSettings {
             mode: QuotaMode::Shadow,
             all_or_nothing: true,
             max_limit: Some(LimitOverride { max_amount: 1000, window: Duration::from_secs(60) }),
             dimensions_in_metadata: true,
         };
-        assert_eq!(read(&given, Variety::Quota), Ok(settings));
-        assert_eq!(read(&annotations(&[]), Variety::Check), Ok(QuotaSettings::default()));
+        assert_eq!(settings(&given, Variety::Quota), Ok(expected));
+        assert_eq!(settings(&[], Variety::Check), Ok(QuotaSettings::default()));
     }
 
     #[test]
@@ -125,16 +124,14 @@ mod tests {
                 "unknown annotation of instances other than quotas",
             ),
         ] {
-            let given = annotations(&[(name, value)]);
-            let errors = read(&given, variety).err().unwrap_or_default();
-            let errors: Vec<_> = errors.iter().map(|(name, error)| (*name, error.to_string())).collect();
-            assert_eq!(errors, [(name, error.to_owned())]);
+            let errors = settings(&[(name, value)], variety).err().unwrap_or_default();
+            let errors: Vec<_> = errors.iter().map(|fault| (&*fault.field, &*fault.reason)).collect();
+            assert_eq!(errors, [(&*format!("metadata.annotations[{name:?}]"), error)]);
         }
         for rate in ["", "1000", "1000/", "1000/0s", "1000/500ms", "-1/1m", "1m/1000", "1/-1m"] {
-            let given = annotations(&[("mixer-adapter/max-limit", rate)]);
-            let errors = read(&given, Variety::Quota).err().unwrap_or_default();
-            let is_of_rate =
-                |(_, error): &(_, AnnotationError)| error.to_string().contains("such as 1000/1m");
+            let given = [("mixer-adapter/max-limit", rate)];
+            let errors = settings(&given, Variety::Quota).err().unwrap_or_default();
+            let is_of_rate = |fault: &ValidationError| fault.reason.contains("such as 1000/1m");
             assert!(errors.len() == 1 && errors.iter().all(is_of_rate), "{rate}");
         }
     }

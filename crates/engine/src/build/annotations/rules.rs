@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Annotations, faults};
+use super::Annotations;
 use crate::cache::CachePolicy;
 use mixer_adapter_config::{Resource, ValidationError, annotations::DENIAL};
 use mixer_adapter_core::value::parse_duration;
@@ -43,7 +43,7 @@ pub(in super::super) enum ShadowedActions {
 /// Returns the settings of a rule. If an annotation is not valid, answers are not reused, and all actions count.
 pub(in super::super) fn rule_settings(resource: &Resource, found: &mut Vec<ValidationError>) -> RuleSettings {
     let known = &[MAX_AGE, STALE_IF_ERROR, DENIAL, MODE, SHADOW_ACTIONS];
-    let mut annotations = Annotations::new(&resource.annotations, "rules", known);
+    let mut annotations = Annotations::new(resource, "rules", known);
     let max_age = annotations.read(MAX_AGE, "a duration like \"300ms\", \"5s\" or \"1m30s\"", duration);
     let stale_if_error =
         annotations.read(STALE_IF_ERROR, "a duration of at most 24 hours, like \"30s\" or \"5m\"", |text| {
@@ -59,7 +59,7 @@ pub(in super::super) fn rule_settings(resource: &Resource, found: &mut Vec<Valid
         names.iter().all(|name| !name.is_empty()).then_some(names)
     });
     if !annotations.errors.is_empty() {
-        found.extend(faults(resource, annotations.errors));
+        found.extend(annotations.errors);
         let caching = CachePolicy { max_age: Duration::ZERO, stale_if_error: Duration::ZERO };
         return RuleSettings { caching, shadow: ShadowedActions::None };
     }
