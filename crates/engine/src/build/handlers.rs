@@ -179,31 +179,6 @@ fn params(
     Ok(read.encode_to_vec().into())
 }
 
-/// Returns the configuration of a compiled adapter. Invalid params are a fault of the resource; in lenient mode the
-/// handler keeps the valid params, as in Mixer, so that its checks remain in effect.
-fn compiled_params(
-    resource: &Resource,
-    message: &MessageDescriptor,
-    params: Map<String, Json>,
-    release: Option<SemanticVersion>,
-    faults: &mut Vec<ValidationError>,
-) -> Bytes {
-    self::params(resource, message, params.clone(), release, faults).unwrap_or_else(|mut found| {
-        let kept = read_json_leniently(message, Json::Object(params));
-        let names: Vec<String> = kept.fields().map(|(field, _)| field.name().to_owned()).collect();
-        let of_them = if names.is_empty() {
-            "the defaults of all its fields".to_owned()
-        } else {
-            format!("what could be read of {}, and the defaults of all other fields", names.join(", "))
-        };
-        if let Some(last) = found.last_mut() {
-            last.reason = format!("{}; with --lenient the handler has {of_them}", last.reason).into();
-        }
-        faults.extend(found);
-        kept.encode_to_vec().into()
-    })
-}
-
 fn in_process(
     resource: &Resource,
     adapter: &str,
@@ -217,7 +192,22 @@ fn in_process(
             format!("there is no adapter {adapter:?} in this process; {}", suggestion(adapter, &known));
         return Err(vec![resource.error("compiled_adapter", reason)]);
     };
-    let config = compiled_params(resource, &adapter.config, params, adapter.version, faults);
+    let config = self::params(resource, &adapter.config, params.clone(), adapter.version, faults);
+    // As in Mixer, in lenient mode the handler keeps its valid params, so that its checks remain in effect.
+    let config = config.unwrap_or_else(|mut found| {
+        let kept = read_json_leniently(&adapter.config, Json::Object(params));
+        let names: Vec<String> = kept.fields().map(|(field, _)| field.name().to_owned()).collect();
+        let of_them = if names.is_empty() {
+            "the defaults of all its fields".to_owned()
+        } else {
+            format!("what could be read of {}, and the defaults of all other fields", names.join(", "))
+        };
+        if let Some(last) = found.last_mut() {
+            last.reason = format!("{}; with --lenient the handler has {of_them}", last.reason).into();
+        }
+        faults.extend(found);
+        kept.encode_to_vec().into()
+    });
     let config = host
         .handlers()
         .canonical(adapter, config)
@@ -399,11 +389,6 @@ impl HandlerSpec {
         }
     }
 
-    /// The names of the templates of its calls.
-    fn templates(&self) -> BTreeSet<&str> {
-        self.instances.values().map(|instance| instance.template.name()).collect()
-    }
-
     /// Returns whether it is a handler of this process that has calls with answers. An adapter that only reports may listen on a port or write
     /// files as soon as it is opened.
     pub fn is_local_with_answers(&self) -> bool {
@@ -423,8 +408,8 @@ impl HandlerSpec {
     /// Returns whether it is a handler of this process with calls of such a variety.
     fn calls_here(&self, is_meant: impl Fn(Variety) -> bool) -> bool {
         let BackendSpec::InProcess { adapter, .. } = &self.backend else { return false };
-        let used = self.templates();
-        adapter.templates.iter().any(|template| used.contains(template.name) && is_meant(template.variety))
+        let mut meant = adapter.templates.iter().filter(|template| is_meant(template.variety));
+        meant.any(|template| self.instances.values().any(|used| used.template.name() == template.name))
     }
 }
 
