@@ -46,7 +46,7 @@ impl Candidate {
     pub(crate) fn decide(&mut self, decision: Decision) {
         if self.decision.as_ref() != Some(&decision) {
             for decider in &self.deciders {
-                decider.decide(decision.clone());
+                decider.send_replace(Some(decision.clone()));
             }
             self.decision = Some(decision);
         }

@@ -112,8 +112,7 @@ pub struct Offer<T = Update> {
 }
 
 /// Sends the decisions on an offer.
-#[derive(Debug)]
-pub(crate) struct Decider(watch::Sender<Option<Decision>>);
+pub(crate) type Decider = watch::Sender<Option<Decision>>;
 
 /// Receives the decisions on an offer; of several that were not received yet, the last.
 #[derive(Debug)]
@@ -126,7 +125,7 @@ impl<T> Offer<T> {
     /// Returns an offer, and the decisions on it.
     pub fn new(content: T) -> (Self, Decisions) {
         let (sender, receiver) = watch::channel(None);
-        (Self { content, decider: Decider(sender) }, Decisions { receiver, decided: false })
+        (Self { content, decider: sender }, Decisions { receiver, decided: false })
     }
 
     /// Returns the offered content.
@@ -145,7 +144,7 @@ impl<T> Offer<T> {
         match map(content) {
             Ok(content) => Some(Offer { content, decider }),
             Err(faults) => {
-                decider.decide(Decision::Unreadable(faults));
+                decider.send_replace(Some(Decision::Unreadable(faults)));
                 None
             }
         }
@@ -153,18 +152,12 @@ impl<T> Offer<T> {
 
     /// Accepts it: it is in use, or will certainly be.
     pub fn accept(self) {
-        self.decider.decide(Decision::Live);
+        self.decider.send_replace(Some(Decision::Live));
     }
 
     /// Refuses it: the configuration before remains in use.
     pub fn refuse(self, faults: Vec<ValidationError>) {
-        self.decider.decide(Decision::Refused(faults));
-    }
-}
-
-impl Decider {
-    pub(crate) fn decide(&self, decision: Decision) {
-        self.0.send_replace(Some(decision));
+        self.decider.send_replace(Some(Decision::Refused(faults)));
     }
 }
 
