@@ -1,7 +1,7 @@
 //! Resources in Envoy's file format: a `DiscoveryResponse` whose resources have an `@type`
 //! (docs/behaviour/xds.md#files).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
@@ -13,7 +13,7 @@ use crate::{
     lines::Lines,
     name::{Kind, ResourceName},
     parsed::Parsed,
-    resource::{CachedDigest, Resource},
+    resource::Resource,
     validation_error::{Origin, ValidationError},
 };
 
@@ -172,17 +172,10 @@ fn bare(
     let mut spec = json;
     let nodes = spec.as_object_mut().and_then(|fields| fields.remove(NODE));
     Ok(Resource {
-        name,
-        collection,
-        created: None,
-        labels: BTreeMap::new(),
         annotations: nodes.map(|nodes| (SELECTOR.to_owned(), nodes.to_string())).into_iter().collect(),
-        annotation_lines: BTreeMap::new(),
-        digest: CachedDigest::default(),
         origin: Origin { source: source.clone(), line: lines.line, column: lines.column },
-        spec,
-        unknown: Vec::new(),
         lines,
+        ..Resource::new(name, collection, spec, source)
     })
 }
 
