@@ -39,7 +39,7 @@ pub(super) fn list(root: &Path, formats: &[FileFormat]) -> (Vec<PathBuf>, Vec<Va
             {
                 if files.len() == MAX_FILES {
                     let reason = format!("more than {MAX_FILES} files; the rest is not read");
-                    faults.push(ValidationError::error(reason).at(&root.display().to_string().into(), 0));
+                    faults.push(ValidationError::error(reason).in_file(root));
                     break;
                 }
                 files.push(entry.into_path());
@@ -48,12 +48,12 @@ pub(super) fn list(root: &Path, formats: &[FileFormat]) -> (Vec<PathBuf>, Vec<Va
                 faults.extend(entry.file_type().is_file().then(|| ignored(entry.path(), formats)).flatten())
             }
             Err(error) => {
-                let path = error.path().unwrap_or(root).display().to_string();
+                let path = error.path().unwrap_or(root);
                 let reason = match error.io_error() {
                     Some(io) => format!("cannot be read: {io}"),
                     None => format!("cannot be read: {error}"),
                 };
-                faults.push(ValidationError::error(reason).at(&path.into(), 0));
+                faults.push(ValidationError::error(reason).in_file(path));
             }
         }
     }
@@ -66,7 +66,7 @@ fn ignored(path: &Path, formats: &[FileFormat]) -> Option<ValidationError> {
     (lower != path && is_configuration(&lower, formats)).then(|| {
         let name = lower.file_name().unwrap_or_default().display();
         let reason = format!("not read: extensions of files are in lower case; rename it to {name}");
-        ValidationError::warning(reason).at(&path.display().to_string().into(), 0)
+        ValidationError::warning(reason).in_file(path)
     })
 }
 
