@@ -1,6 +1,6 @@
 //! The sources whose configuration is merged.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use crate::{collection::Collection, collection_filter::CollectionFilter, source::Source};
 
@@ -28,11 +28,4 @@ impl<S: Source + 'static> From<S> for MergedSource {
     }
 }
 
-impl fmt::Debug for MergedSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MergedSource")
-            .field("source", &self.source.name())
-            .field("filter", &self.filter)
-            .finish()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(MergedSource { filter, required, skip_bad_resources });
