@@ -8,9 +8,9 @@ use std::{
 use super::{
     CompiledConfig, Former,
     annotations::{ShadowedActions, denial_form, rule_settings},
-    condition::{compile_condition, warn_of_condition},
+    condition::warn_of_condition,
     evasion,
-    faults::of_expression,
+    faults::{compile, of_expression},
     handlers::Handlers,
     headers::operations,
     index::{Index, language},
@@ -23,6 +23,7 @@ use crate::{attribute::Vocabulary, snapshot::RulePlace};
 use mixer_adapter_config::{
     ConfigSet, Entry, Kind, Resource, ResourceName, Spec, ValidationError, proto::istio::policy::v1beta1,
 };
+use mixer_adapter_core::value::ValueType;
 
 /// Rules, each with a separate rule that has its actions in the shadow.
 pub(super) type Rules = Index<[Option<Arc<RuleSpec>>; 2]>;
@@ -117,9 +118,10 @@ fn rule(
     faults: &mut Vec<ValidationError>,
 ) -> [Option<Arc<RuleSpec>>; 2] {
     let condition = read.r#match.trim().to_owned();
+    let target = ("a condition", ValueType::Bool);
     let expression = match condition.as_str() {
         "" | "true" => None,
-        text => match compile_condition(resource, text, vocabulary, faults) {
+        text => match compile(resource, "match", text, vocabulary, target, faults) {
             None => return [None, None],
             compiled => compiled.map(Arc::new),
         },

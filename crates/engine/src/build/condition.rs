@@ -1,12 +1,11 @@
 //! The condition of a rule, its field `match`.
 
-use super::{faults::of_compilation, index::language, instances::InstanceSpec, rule_spec::ActionSpec};
+use super::{instances::InstanceSpec, rule_spec::ActionSpec};
 use crate::{
     attribute::Vocabulary,
     expression::{Expression, Required},
 };
 use mixer_adapter_config::{Resource, ValidationError};
-use mixer_adapter_core::value::ValueType;
 
 /// Attributes that are missing unless the caller is authenticated or sends them: requests from outside of the mesh or
 /// without credentials lack them.
@@ -44,27 +43,5 @@ pub(super) fn warn_of_condition(
             first.with_fallback(value_type),
         );
         faults.push(resource.warning("match", reason));
-    }
-}
-
-/// Compiles the condition of a rule; `None` if it has a fault.
-pub(super) fn compile_condition(
-    resource: &Resource,
-    text: &str,
-    vocabulary: &Vocabulary,
-    faults: &mut Vec<ValidationError>,
-) -> Option<Expression> {
-    match Expression::compile_in(language(resource), text, vocabulary) {
-        Ok(expression) if expression.value_type() == ValueType::Bool => Some(expression),
-        Ok(expression) => {
-            let reason =
-                format!("the expression is of type {}; a condition is BOOL", expression.value_type());
-            faults.push(resource.error("match", reason));
-            None
-        }
-        Err(error) => {
-            faults.extend(of_compilation(resource, "match", text, &error));
-            None
-        }
     }
 }

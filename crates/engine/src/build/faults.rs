@@ -1,7 +1,35 @@
 //! Faults of expressions.
 
-use crate::expression::{CompileError, Expression, Span};
+use super::index::language;
+use crate::{
+    attribute::Vocabulary,
+    expression::{CompileError, Expression, Span},
+};
 use mixer_adapter_config::{Excerpt, Resource, Topic, ValidationError};
+use mixer_adapter_core::value::ValueType;
+
+/// Compiles the expression of a field for a `target` such as `a condition`. Adds the faults, and returns `None`, if it does not compile or
+/// is of another type.
+pub(super) fn compile(
+    resource: &Resource,
+    field: &str,
+    text: &str,
+    vocabulary: &Vocabulary,
+    (target, wanted): (&str, ValueType),
+    faults: &mut Vec<ValidationError>,
+) -> Option<Expression> {
+    match Expression::compile_in(language(resource), text, vocabulary) {
+        Ok(expression) if expression.value_type() == wanted => return Some(expression),
+        Ok(expression) => {
+            faults.extend(of_expression(resource, field, text, &expression));
+            let actual = expression.value_type();
+            let reason = format!("the expression is of type {actual}; {target} is {wanted}");
+            faults.push(resource.error(field, reason));
+        }
+        Err(error) => faults.extend(of_compilation(resource, field, text, &error)),
+    }
+    None
+}
 
 /// Returns the faults of a field whose text does not compile.
 pub(super) fn of_compilation<'a>(

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::{
-    faults::{of_compilation, of_expression},
-    index::language,
+    faults::{compile, of_expression},
     rule_spec::{ActionSpec, HeaderSpec},
 };
 use crate::{
-    attribute::Vocabulary, expression::Expression, output::Outputs,
-    proto::istio::mixer::v1::header_operation::Operation, rules::HeaderTemplate,
+    attribute::Vocabulary, output::Outputs, proto::istio::mixer::v1::header_operation::Operation,
+    rules::HeaderTemplate,
 };
 use mixer_adapter_config::{
     Resource, ValidationError,
@@ -60,14 +59,14 @@ pub(super) fn operations(
         ("response_header_operations", &rule.response_header_operations),
     ]
     .map(|(field, templates)| {
-        let compiled: Result<Vec<_>, Vec<ValidationError>> = templates
+        let compiled: Option<Vec<_>> = templates
             .iter()
             .enumerate()
             .map(|(index, template)| {
                 operation(resource, &format!("{field}[{index}]"), template, &extended, faults)
             })
             .collect();
-        compiled.map(Arc::from).map_err(|found| faults.extend(found)).ok()
+        compiled.map(Arc::from)
     });
     Some(HeaderSpec { vocabulary: Arc::new(extended), outputs, request: request?, response: response? })
 }
@@ -78,32 +77,26 @@ fn operation(
     template: &HeaderOperationTemplate,
     vocabulary: &Vocabulary,
     faults: &mut Vec<ValidationError>,
-) -> Result<HeaderTemplate, Vec<ValidationError>> {
+) -> Option<HeaderTemplate> {
     let operation = match template.operation() {
         Configured::Replace => Operation::Replace,
         Configured::Remove => Operation::Remove,
         Configured::Append => Operation::Append,
     };
     if template.name.is_empty() {
-        return Err(vec![
-            resource.error(&format!("{field}.name"), "an operation needs the name of a header"),
-        ]);
+        faults.push(resource.error(&format!("{field}.name"), "an operation needs the name of a header"));
+        return None;
     }
     let mut values = Vec::new();
     // Values of a removal are ignored.
     let texts = if operation == Operation::Remove { &[][..] } else { &template.values };
     for (index, text) in texts.iter().enumerate() {
         let field = format!("{field}.values[{index}]");
-        let expression = Expression::compile_in(language(resource), text, vocabulary)
-            .map_err(|error| of_compilation(resource, &field, text, &error).collect::<Vec<_>>())?;
-        faults.extend(of_expression(resource, &field, text, &expression));
         // Mixer accepts no other type, even if its values are strings.
-        if expression.value_type() != ValueType::String {
-            let reason =
-                format!("the expression is of type {}; a header's value is STRING", expression.value_type());
-            return Err(vec![resource.error(&field, reason)]);
-        }
+        let target = ("a header's value", ValueType::String);
+        let expression = compile(resource, &field, text, vocabulary, target, faults)?;
+        faults.extend(of_expression(resource, &field, text, &expression));
         values.push(expression);
     }
-    Ok(HeaderTemplate { name: template.name.clone(), operation, values })
+    Some(HeaderTemplate { name: template.name.clone(), operation, values })
 }

@@ -7,13 +7,12 @@ use parking_lot::Mutex;
 use super::{
     Former,
     annotations::quota_settings,
-    faults::{of_compilation, of_expression},
+    faults::{compile, of_compilation, of_expression},
     index::{Index, language},
     schemas::Templates,
 };
 use crate::{
     attribute::Vocabulary,
-    expression::Expression,
     instance::{Instance, ParamsError, TemplateSource},
     output::Outputs,
     rules::Bindings,
@@ -174,20 +173,10 @@ fn bindings(
             faults.push(resource.error(&field, format!("there is no attribute {attribute:?}")));
             continue;
         };
-        match Expression::compile_in(language(resource), text, &extended) {
-            Err(error) => faults.extend(of_compilation(resource, &field, text, &error)),
-            Ok(expression) if expression.value_type() != declared.value_type => {
-                let reason = format!(
-                    "the expression is of type {}; the attribute is {}",
-                    expression.value_type(),
-                    declared.value_type
-                );
-                faults.push(resource.error(&field, reason));
-            }
-            Ok(expression) => {
-                faults.extend(of_expression(resource, &field, text, &expression));
-                attributes.push((declared.slot, declared.name.clone(), expression));
-            }
+        let target = ("the attribute", declared.value_type);
+        if let Some(expression) = compile(resource, &field, text, &extended, target, faults) {
+            faults.extend(of_expression(resource, &field, text, &expression));
+            attributes.push((declared.slot, declared.name.clone(), expression));
         }
     }
     Bindings { vocabulary: extended, outputs, attributes }
