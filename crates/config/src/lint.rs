@@ -21,24 +21,8 @@ pub fn lint<'s>(
     rules: impl IntoIterator<Item = &'s Arc<Entry>>,
 ) -> Vec<ValidationError> {
     let mut faults: Vec<_> = set.notable().flat_map(|entry| &entry.lints).cloned().collect();
-    quotas_of_two_rules(set, quotas, rules, &mut faults);
-    faults.sort_by(|one, other| one.origin.cmp(&other.origin));
-    faults
-}
-
-/// Returns whether a rule has a quota among its instances.
-pub fn names_quota(set: &ConfigSet, rule: &Entry, quotas: &BTreeSet<&ResourceName>) -> bool {
-    !quotas.is_empty() && quotas_of(set, rule, quotas).next().is_some()
-}
-
-/// Such a quota is granted in full whenever one rule does not match, even if the adapter denies it for another rule
-/// (docs/behaviour/dispatch.md#quota).
-fn quotas_of_two_rules<'s>(
-    set: &'s ConfigSet,
-    quotas: &BTreeSet<&ResourceName>,
-    rules: impl IntoIterator<Item = &'s Arc<Entry>>,
-    faults: &mut Vec<ValidationError>,
-) {
+    // Such a quota is granted in full whenever one rule does not match, even if the adapter denies it for another rule
+    // (docs/behaviour/dispatch.md#quota).
     let mut first: BTreeMap<&ResourceName, &ResourceName> = BTreeMap::new();
     for rule in rules {
         for (field, quota) in quotas_of(set, rule, quotas) {
@@ -52,6 +36,13 @@ fn quotas_of_two_rules<'s>(
             }
         }
     }
+    faults.sort_by(|one, other| one.origin.cmp(&other.origin));
+    faults
+}
+
+/// Returns whether a rule has a quota among its instances.
+pub fn names_quota(set: &ConfigSet, rule: &Entry, quotas: &BTreeSet<&ResourceName>) -> bool {
+    !quotas.is_empty() && quotas_of(set, rule, quotas).next().is_some()
 }
 
 /// Iterates over the quotas among the instances of a rule, with the fields that name them.
