@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::mask::Masks;
+use super::{CallRecord, mask::Masks};
 use crate::{
     attribute::Bag,
     failed_part::{FailedPart, FailedParts},
@@ -145,21 +145,23 @@ pub(super) struct Line<'d> {
 
 impl<'d> Line<'d> {
     pub(super) fn new(
-        (api, decision_id): (Api, &'d str),
+        call: &'d CallRecord,
         decision: LoggedDecision<'d>,
         status: Option<(i32, &str)>,
         peer: String,
         attributes: Option<&'d LoggedAttributes>,
         masks: &Masks,
     ) -> Self {
+        let is_timed = !matches!(decision, LoggedDecision::LogEntry | LoggedDecision::Shadow { .. });
         let mut line = Self {
             time: prost_types::Timestamp::from(SystemTime::now()).to_string(),
-            decision_id,
-            api,
+            decision_id: &call.id,
+            api: call.api,
             kind: "log_entry",
             verdict: "logged",
             code: status.map(|(code, _)| status_name(code).into_owned()),
             message: status.map(|(_, message)| masks.text(message)).filter(|message| !message.is_empty()),
+            latency_seconds: is_timed.then(|| call.start.elapsed().as_secs_f64()),
             peer,
             attributes: attributes.map(|attributes| &attributes.values),
             omitted: attributes.map_or(0, |attributes| attributes.omitted),
@@ -186,9 +188,5 @@ impl<'d> Line<'d> {
             LoggedDecision::LogEntry => {}
         }
         line
-    }
-
-    pub(super) fn with_latency(self, latency: std::time::Duration) -> Self {
-        Self { latency_seconds: Some(latency.as_secs_f64()), ..self }
     }
 }

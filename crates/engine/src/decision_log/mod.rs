@@ -178,12 +178,7 @@ impl LoggedCall<'_> {
             return;
         }
         let Self { log, call } = self;
-        let (origin, masks) = ((call.api, &*call.id), &log.masks);
-        let line = Line::new(origin, decision, status, log_text(peer), attributes, masks);
-        let line = match decision {
-            LoggedDecision::LogEntry | LoggedDecision::Shadow { .. } => line,
-            _ => line.with_latency(call.start.elapsed()),
-        };
+        let line = Line::new(call, decision, status, log_text(peer), attributes, &log.masks);
         // Texts, numbers and maps by texts cannot fail to be JSON.
         let Ok(mut line) = serde_json::to_vec(&line) else { return };
         if call.is_recorded {
