@@ -25,12 +25,6 @@ pub struct DecisionIds {
 }
 
 impl DecisionIds {
-    /// Creates a source of ids.
-    pub fn new() -> Self {
-        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { start: format!("{:016x}-", start.as_nanos() as u64).into(), count: AtomicU64::new(0) }
-    }
-
     /// Returns a new id.
     pub fn next(&self) -> String {
         let mut count = self.count.fetch_add(1, Relaxed);
@@ -51,7 +45,8 @@ impl DecisionIds {
 
 impl Default for DecisionIds {
     fn default() -> Self {
-        Self::new()
+        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { start: format!("{:016x}-", start.as_nanos() as u64).into(), count: AtomicU64::new(0) }
     }
 }
 
@@ -61,7 +56,7 @@ mod tests {
 
     #[test]
     fn ids_differ_and_are_recognized() {
-        let ids = DecisionIds::new();
+        let ids = DecisionIds::default();
         let (one, other) = (ids.next(), ids.next());
         assert_ne!(one, other);
         assert!(is_decision_id(&one) && is_decision_id(&other));

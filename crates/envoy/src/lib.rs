@@ -82,7 +82,7 @@ impl Services {
         Self {
             mixer,
             options,
-            ids: DecisionIds::new(),
+            ids: DecisionIds::default(),
             counters,
             log_queue,
             give_backs: GiveBacks::new(runtime),

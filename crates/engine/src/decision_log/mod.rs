@@ -68,7 +68,7 @@ impl DecisionLog {
     /// `?PARAMETER` for a parameter of queries in any text.
     pub fn new<'m>(masks: impl IntoIterator<Item = &'m str>) -> Self {
         Self {
-            ids: DecisionIds::new(),
+            ids: DecisionIds::default(),
             masks: Masks::new(masks),
             output: None,
             recent: RecentDecisions::new(),
