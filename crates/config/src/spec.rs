@@ -125,21 +125,20 @@ fn legacy(compiled: &str, role: &Kind, resource: &Resource) -> Spec {
     }
 }
 
+type Params = Map<String, Json>;
 type Understood = Result<(Spec, Vec<Finding>), Vec<ValidationError>>;
 
 fn handler(resource: &Resource, descriptor: &MessageDescriptor, spec: Json) -> Understood {
-    let (params, rest) = split_params(resource, spec).map_err(|fault| vec![fault])?;
+    let (params, rest) = split_params(resource, spec)?;
     let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Handler| read)?;
-    let adapter =
-        target(resource, "adapter", read.compiled_adapter, read.adapter).map_err(|fault| vec![fault])?;
+    let adapter = target(resource, "adapter", read.compiled_adapter, read.adapter)?;
     Ok((Spec::Handler(Handler { adapter, params, connection: read.connection }), found))
 }
 
 fn instance(resource: &Resource, descriptor: &MessageDescriptor, spec: Json) -> Understood {
-    let (params, rest) = split_params(resource, spec).map_err(|fault| vec![fault])?;
+    let (params, rest) = split_params(resource, spec)?;
     let (read, found) = message(resource, descriptor, rest, |read: v1beta1::Instance| read)?;
-    let template =
-        target(resource, "template", read.compiled_template, read.template).map_err(|fault| vec![fault])?;
+    let template = target(resource, "template", read.compiled_template, read.template)?;
     let attribute_bindings = read.attribute_bindings;
     Ok((Spec::Instance(Instance { template, params, attribute_bindings }), found))
 }
@@ -149,30 +148,24 @@ fn target(
     field: &str,
     compiled: String,
     named: String,
-) -> Result<Target, ValidationError> {
-    match (compiled.is_empty(), named.is_empty()) {
-        (false, true) => Ok(Target::Compiled(compiled)),
-        (true, false) => Ok(Target::Resource(named)),
-        (true, true) => {
-            Err(resource.error("", format!("spec names no {field}; give {field} or compiled_{field}")))
-        }
-        (false, false) => {
-            Err(resource.error(field, format!("compiled_{field} is given as well; leave one out")))
-        }
-    }
+) -> Result<Target, Vec<ValidationError>> {
+    let (field, reason) = match (compiled.is_empty(), named.is_empty()) {
+        (false, true) => return Ok(Target::Compiled(compiled)),
+        (true, false) => return Ok(Target::Resource(named)),
+        (true, true) => ("", format!("spec names no {field}; give {field} or compiled_{field}")),
+        (false, false) => (field, format!("compiled_{field} is given as well; leave one out")),
+    };
+    Err(vec![resource.error(field, reason)])
 }
 
 /// Separates the params as they are written from the rest of the spec: a Struct cannot distinguish absent params from
 /// empty ones.
-fn split_params(
-    resource: &Resource,
-    mut rest: Json,
-) -> Result<(Option<Map<String, Json>>, Json), ValidationError> {
+fn split_params(resource: &Resource, mut rest: Json) -> Result<(Option<Params>, Json), Vec<ValidationError>> {
     let params = rest.as_object_mut().and_then(|fields| fields.remove("params"));
     match params {
         None | Some(Json::Null) => Ok((None, rest)),
         Some(Json::Object(params)) => Ok((Some(params), rest)),
-        Some(_) => Err(resource.error("params", "expected an object")),
+        Some(_) => Err(vec![resource.error("params", "expected an object")]),
     }
 }
 
