@@ -77,7 +77,7 @@ pub(crate) struct RuntimeHandler {
     /// Identifies adapter, configuration and connection, and for sessions the types of instances. A handler with an
     /// equal signature is carried over to the next snapshot.
     pub(crate) signature: Digest,
-    target: Box<dyn HandlerBackend>,
+    pub(crate) target: Box<dyn HandlerBackend>,
     calls: AtomicU64,
     failure_log: FailureLogLimit,
     /// The counters.
@@ -96,11 +96,6 @@ impl RuntimeHandler {
             failure_log: FailureLogLimit::new(),
             counts: Arc::default(),
         }
-    }
-
-    /// Returns whether calls of a template are made.
-    pub(crate) fn is_called(&self, template: &DynamicTemplate) -> bool {
-        self.target.is_called(template)
     }
 
     /// Returns whether checks are answered from memory, within microseconds.

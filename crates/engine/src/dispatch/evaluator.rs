@@ -145,7 +145,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         let is_apart = self.phase != Phase::Quota
             || self.context.snapshot.shadow_kind.is_none()
             || dimensions_field(template).is_some();
-        handler.is_called(template) && is_apart
+        handler.target.is_called(template) && is_apart
     }
 
     /// Records the calls of a phase.
