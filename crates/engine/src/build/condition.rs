@@ -29,7 +29,7 @@ pub(super) fn warn_of_condition(
     faults: &mut Vec<ValidationError>,
 ) {
     let checks = actions.iter().flat_map(|action| &action.instances).any(InstanceSpec::is_check);
-    let required = condition.required_attributes().iter();
+    let required = condition.nullability.required.iter();
     let missing: Vec<&Required> = required
         .filter(|required| OF_THE_CALLER.iter().any(|prefix| required.attribute.starts_with(prefix)))
         .collect();

@@ -55,9 +55,9 @@ pub(super) fn of_expression<'a>(
         let fault = resource.error(field, error.to_string()).on(Topic::InvalidConstant);
         fault.in_excerpt(excerpt(text, error.span()))
     });
-    let unused = expression.unused_fallbacks().iter();
+    let unused = expression.nullability.unused_fallbacks.iter();
     let unused = unused.map(move |unused| resource.warning(field, unused.to_string()));
-    let doubtful = expression.doubtful_calls().iter().map(move |call| {
+    let doubtful = expression.doubtful_calls.iter().map(move |call| {
         let fault = resource.warning(field, call.reason.as_str()).with_help(call.help.as_str());
         fault.in_excerpt(excerpt(text, call.span))
     });

@@ -87,9 +87,10 @@ impl Language {
 #[derive(Debug)]
 pub struct Expression {
     program: Program,
-    nullability: Nullability,
+    pub(crate) nullability: Nullability,
     invalid_constants: Box<[EvalError]>,
-    doubtful_calls: Box<[DoubtfulCall]>,
+    /// The calls that are valid but probably not intended.
+    pub(crate) doubtful_calls: Box<[DoubtfulCall]>,
     /// The slots of the attributes that it mentions.
     slots: Box<[u32]>,
 }
@@ -179,25 +180,9 @@ impl Expression {
         self.slots.iter().copied()
     }
 
-    /// The attributes without which evaluation may fail, sorted by name. None in CEL, where missing attributes read as
-    /// zero values.
-    pub(crate) fn required_attributes(&self) -> &[Required] {
-        &self.nullability.required
-    }
-
-    /// The operands of `|` that are never used.
-    pub(crate) fn unused_fallbacks(&self) -> &[UnusedFallback] {
-        &self.nullability.unused_fallbacks
-    }
-
     /// The errors of constants that cannot be evaluated, such as `ip("10.0.0")`. Every evaluation that needs such a constant fails.
     pub fn invalid_constants(&self) -> &[EvalError] {
         &self.invalid_constants
-    }
-
-    /// The calls that are valid but probably not intended.
-    pub(crate) fn doubtful_calls(&self) -> &[DoubtfulCall] {
-        &self.doubtful_calls
     }
 
     /// The type of its values. UNSPECIFIED for an expression in CEL with a type that attributes do not have, or that is only known

@@ -12,9 +12,12 @@ use mixer_adapter_core::value::ValueType;
 
 /// The result of the analysis.
 #[derive(Debug, Default)]
-pub(super) struct Nullability {
-    pub(super) required: Box<[Required]>,
-    pub(super) unused_fallbacks: Box<[UnusedFallback]>,
+pub(crate) struct Nullability {
+    /// The attributes without which evaluation may fail, sorted by name. None in CEL, where missing attributes read as
+    /// zero values.
+    pub(crate) required: Box<[Required]>,
+    /// The operands of `|` that are never used.
+    pub(crate) unused_fallbacks: Box<[UnusedFallback]>,
 }
 
 /// An attribute without which evaluation may fail.
@@ -168,12 +171,12 @@ mod tests {
             let operands: &[&str] = if value_type == StringMap { &["a.b", "a.b[\"k\"]"] } else { &["a.b"] };
             for operand in operands {
                 let needy = Expression::compile(operand, &vocabulary).unwrap();
-                let [required] = needy.required_attributes() else { panic!("{operand}") };
+                let [required] = &*needy.nullability.required else { panic!("{operand}") };
                 let advised = required.with_fallback(value_type);
                 assert!(advised.starts_with(&format!("({operand} | ")), "{advised}");
                 let advised = Expression::compile(&advised, &vocabulary).unwrap();
                 assert_eq!(advised.value_type(), needy.value_type());
-                assert!(advised.required_attributes().is_empty() && advised.invalid_constants().is_empty());
+                assert!(advised.nullability.required.is_empty() && advised.invalid_constants().is_empty());
             }
         }
     }
