@@ -168,7 +168,7 @@ impl<'c> Checker<'c> {
     }
 
     fn used(&mut self, declaration: Declaration<'_>, id: u64) -> usize {
-        match self.used.iter().position(|attribute| attribute.slot() == declaration.slot) {
+        match self.used.iter().position(|attribute| attribute.slot == declaration.slot) {
             Some(index) => index,
             None => {
                 self.used.push(Attribute::new(declaration, self.spans.of(id, declaration.name)));
@@ -267,7 +267,7 @@ impl<'c> Checker<'c> {
         let body = self
             .used
             .iter()
-            .position(|used| used.name() == fields::BODY)
+            .position(|used| *used.name == *fields::BODY)
             .filter(|body| call.args.iter().any(|operand| mentions(operand, &format!("#{body}"))));
         let truncated = self.vocabulary.find(fields::TRUNCATED);
         let state = match (body, truncated) {

@@ -157,12 +157,12 @@ fn position(text: &str, (line, column): (isize, isize)) -> Span {
 impl Program {
     /// The names of the attributes that it mentions.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = &str> {
-        self.used.iter().map(Attribute::name)
+        self.used.iter().map(|used| &*used.name)
     }
 
     /// The slots of these attributes.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.used.iter().map(Attribute::slot)
+        self.used.iter().map(|used| used.slot)
     }
 
     pub(crate) fn eval(

@@ -72,14 +72,14 @@ impl<'a> Resolver<'a> {
             return None;
         }
         let mut reads = self.reads.lock();
-        self.attributes.read(attribute.slot(), &mut reads)
+        self.attributes.read(attribute.slot, &mut reads)
     }
 
     fn value<'b>(&'b self, attribute: &Attribute) -> CowVal<'b, 'b> {
-        let declared = attribute.declared();
+        let declared = attribute.declared;
         let value: Box<dyn Val + 'b> = match self.read(attribute) {
             None => Self::default(declared),
-            Some(value) => match self.typed(declared, value, attribute.slot()) {
+            Some(value) => match self.typed(declared, value, attribute.slot) {
                 Some(value) => value,
                 None => {
                     let mut error = self.error.lock();

@@ -63,35 +63,19 @@ pub(crate) enum Expr {
 /// An attribute in an expression.
 #[derive(Debug)]
 pub(crate) struct Attribute {
-    slot: u32,
-    name: Arc<str>,
-    declared: ValueType,
+    pub(crate) slot: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) declared: ValueType,
     span: Span,
     /// Created once: for many requests it is the outcome of a condition.
     missing: EvalError,
 }
 
 impl Attribute {
-    /// The name of the attribute.
-    #[cfg(feature = "cel")]
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(crate) fn new(declaration: Declaration<'_>, span: Span) -> Self {
         let name = Arc::clone(declaration.name);
         let missing = EvalError::new(EvalErrorKind::MissingAttribute { name: Arc::clone(&name) }, span);
         Self { slot: declaration.slot, name, declared: declaration.value_type, span, missing }
-    }
-
-    #[cfg(feature = "cel")]
-    pub(crate) fn slot(&self) -> u32 {
-        self.slot
-    }
-
-    #[cfg(feature = "cel")]
-    pub(crate) fn declared(&self) -> ValueType {
-        self.declared
     }
 
     #[inline]
