@@ -40,7 +40,8 @@ pub struct Request<'s> {
 /// The attributes of a request without its snapshot.
 #[derive(Debug)]
 pub(crate) struct RequestAttributes {
-    bag: Bag,
+    /// The attributes, also generated ones.
+    pub(crate) bag: Bag,
     is_generated: bool,
     /// The slots of generated attributes.
     generated: Vec<u32>,
@@ -48,16 +49,6 @@ pub(crate) struct RequestAttributes {
 }
 
 impl RequestAttributes {
-    /// The size of all values in bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.bag.size()
-    }
-
-    /// Returns the attributes, also generated ones.
-    pub(crate) fn bag(&self) -> &Bag {
-        &self.bag
-    }
-
     /// Creates a request of the same snapshot.
     pub(crate) fn request<'s>(&self, snapshot: &'s Snapshot, caller: &'s Caller) -> Request<'s> {
         Request { is_generated: self.is_generated, ..Request::new(snapshot, self.bag.clone(), caller) }

@@ -105,7 +105,7 @@ impl<'m> ShadowCall<'m> {
         let attributes = request.take_attributes();
         let names = answers.iter().filter_map(|answer| answer.quota.as_ref());
         let names: usize = names.map(|quota| quota.name.len() + quota.dedup_id.len()).sum();
-        let size = attributes.size() + names + OVERHEAD * (1 + answers.len());
+        let size = attributes.bag.size() + names + OVERHEAD * (1 + answers.len());
         let runtime = shadow.runtime.clone().or_else(|| Handle::try_current().ok());
         let permits = u32::try_from(size).ok();
         let reserved = permits.and_then(|permits| state.bytes.clone().try_acquire_many_owned(permits).ok());
@@ -197,7 +197,7 @@ impl Call {
                 let mut request = request.with_budget(self.budget());
                 // Without them, an action fails whose condition or instance needs them.
                 let _ = request.generate_once().await;
-                bag.copy(request.take_attributes().bag(), |_| true);
+                bag.copy(&request.take_attributes().bag, |_| true);
             }
         }
         bag
@@ -242,7 +242,7 @@ impl Call {
         };
         let call = self.log.resume(record.clone());
         // As of answers, only the line of a check has attributes.
-        let attributes = live.quota.is_none().then(|| call.attributes(self.attributes.bag())).flatten();
+        let attributes = live.quota.is_none().then(|| call.attributes(&self.attributes.bag)).flatten();
         call.log(decision, status, self.caller.peer_name(), attributes.as_ref());
     }
 }
