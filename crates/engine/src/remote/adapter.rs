@@ -64,7 +64,7 @@ impl RemoteAdapter {
         };
         let security = security.map(Arc::new);
         let scheme = if security.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        let named = security.as_ref().and_then(|security| security.server_name());
+        let named = security.as_ref().and_then(|security| security.configured_name.as_deref());
         let authority = named.map_or_else(|| address.authority(), str::to_owned);
         let authority: Authority = authority
             .parse()
@@ -141,7 +141,7 @@ impl RemoteAdapter {
 
     /// The address as `host:port` or `unix:/path`.
     pub(super) fn address(&self) -> String {
-        self.balancer.address()
+        self.balancer.dialer.address.to_string()
     }
 
     /// Waits for the first connection; UNAVAILABLE with the reason if it fails.

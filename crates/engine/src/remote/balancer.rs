@@ -21,7 +21,7 @@ use super::{
 /// them; background tasks maintain them until this is dropped.
 #[derive(Debug)]
 pub(super) struct Balancer {
-    dialer: Arc<Dialer>,
+    pub(super) dialer: Arc<Dialer>,
     runtime: Handle,
     /// The host to each of whose addresses a connection is made; `None` for a single connection.
     spread: Option<HostAddress>,
@@ -61,7 +61,7 @@ impl Links {
 
 fn up(link: &Link) -> Option<&Sender> {
     match link {
-        Link::Up(sender) if !sender.is_closed() => Some(sender),
+        Link::Up(sender) if !sender.http.is_closed() => Some(sender),
         _ => None,
     }
 }
@@ -104,11 +104,8 @@ impl Balancer {
             found = links.ok().and_then(|links| links.choose(turn));
         }
         let found = found.unwrap_or_else(|| Err("the connection has just ended".into()));
-        found.map_err(|why| Status::unavailable(format!("{} cannot be reached: {why}", self.address())))
-    }
-
-    pub(super) fn address(&self) -> String {
-        self.dialer.address.to_string()
+        let address = &self.dialer.address;
+        found.map_err(|why| Status::unavailable(format!("{address} cannot be reached: {why}")))
     }
 
     /// Waits until a connection is up.

@@ -32,23 +32,14 @@ use mixer_adapter_net::grpc::{FrameError, TraceParent, UnaryMessage, timeout_hea
 /// Sends requests on one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    http: SendRequest<Full<Bytes>>,
-    answered: Arc<AtomicBool>,
+    pub(super) http: SendRequest<Full<Bytes>>,
+    /// Set when a request on the connection is answered.
+    pub(super) answered: Arc<AtomicBool>,
 }
 
 impl Sender {
     pub(super) fn new(http: SendRequest<Full<Bytes>>) -> Self {
         Self { http, answered: Arc::default() }
-    }
-
-    /// Whether the connection has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.http.is_closed()
-    }
-
-    /// Returns the flag that is set when a request on the connection is answered.
-    pub(super) fn answered(&self) -> Arc<AtomicBool> {
-        self.answered.clone()
     }
 
     /// Sends a request and waits for the head of its answer.

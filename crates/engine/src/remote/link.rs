@@ -82,7 +82,7 @@ impl Dialer {
             };
             match connected {
                 Ok((sender, driver)) => {
-                    let (since, answered) = (Instant::now(), sender.answered());
+                    let (since, answered) = (Instant::now(), sender.answered.clone());
                     publish(Link::Up(sender));
                     let mut driver = pin!(driver);
                     tokio::select! {

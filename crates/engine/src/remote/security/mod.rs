@@ -27,7 +27,8 @@ pub(super) struct Security {
     tls: Arc<tls::Client>,
     /// The name in SNI, and except with mutual TLS, the name that the certificate must have.
     name: String,
-    configured_name: Option<String>,
+    /// The server name of the settings, which is also sent as `:authority`.
+    pub(super) configured_name: Option<String>,
     token: Option<Token>,
 }
 
@@ -55,11 +56,6 @@ impl Security {
         tls::check_server_name(&name)
             .map_err(|error| ConfigErrors::single("connection.address", error.to_string()))?;
         Ok(Self { tls, name, configured_name: server_name, token: None })
-    }
-
-    /// Returns the server name of the settings, which is also sent as `:authority`.
-    pub(super) fn server_name(&self) -> Option<&str> {
-        self.configured_name.as_deref()
     }
 
     /// Opens TLS on a new connection, with certificates as their files are now.
