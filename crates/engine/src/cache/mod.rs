@@ -126,7 +126,7 @@ impl CheckCache {
         let now = Instant::now();
         let mut missed = Missed::default();
         let mut is_uncached = false;
-        for signature in signatures.iter() {
+        for signature in &signatures.list {
             let Some(key) = signature.key(bag, &[]) else { continue };
             match self.entries.get(&key) {
                 Some(Entry::Answer(answer)) => {

@@ -89,7 +89,7 @@ pub(super) fn names_size(names: &[Box<str>]) -> usize {
 /// The signatures of the answers to requests of one namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signatures {
-    list: Vec<Arc<Signature>>,
+    pub(super) list: Vec<Arc<Signature>>,
     /// All parts of all signatures.
     union: Parts,
 }
@@ -101,10 +101,6 @@ const MAX_SIGNATURES: usize = 16;
 const MAX_SIGNATURE_BYTES: usize = 64 << 10;
 
 impl Signatures {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Signature>> {
-        self.list.iter()
-    }
-
     /// Returns the signature of references; `None` if it is not among these.
     pub(super) fn find(&self, references: &References, vocabulary: &Vocabulary) -> Option<Arc<Signature>> {
         let parts = Parts::of(references, vocabulary);
