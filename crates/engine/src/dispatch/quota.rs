@@ -27,15 +27,6 @@ use mixer_adapter_core::{
 use prost::Message as _;
 use tonic::{Code, Status};
 
-/// The quotas of the rules that apply to a request.
-#[derive(Default)]
-struct Quotas {
-    /// Whether the requested quota is among them.
-    is_found: bool,
-    /// Whether a rule of the requested quota does not match.
-    is_unmatched: bool,
-}
-
 impl Request<'_> {
     /// Requests a quota. If it is not configured or its rule does not match, it is granted in full for a minute. The first of
     /// several handlers to respond wins. If an instance cannot be built or an adapter fails, nothing is granted, unless the
@@ -90,14 +81,14 @@ impl<'s> Evaluator<'_, 's> {
         mut taken: impl FnMut(TakenAmount),
     ) -> Result<Allocation, DispatchError> {
         let Self { context, .. } = self;
-        let mut quotas = Quotas::default();
+        // Whether rules that apply to the request have the quota, and whether one of them does not match.
+        let (mut is_found, mut has_unmatched) = (false, false);
         let plan = self.plan(&context.snapshot.quotas, |entry, matched| {
             let is_requested = entry.short_name().eq_ignore_ascii_case(request.name);
-            quotas.is_found |= is_requested;
-            quotas.is_unmatched |= is_requested && !matched;
+            is_found |= is_requested;
+            has_unmatched |= is_requested && !matched;
             is_requested
         })?;
-        let is_found = quotas.is_found;
         self.failures.extend(self.config_denial());
         let denies_unknown = !is_found && context.policy.unknown_quota == OnUnknownQuota::Deny;
         if !is_found {
@@ -106,8 +97,7 @@ impl<'s> Evaluator<'_, 's> {
         }
         let has_calls = !plan.calls.is_empty();
         // Whether Mixer grants the amount whatever the adapters answer.
-        let is_free =
-            !is_found || quotas.is_unmatched && !context.is_strict || plan.has_uncalled && !has_calls;
+        let is_free = !is_found || has_unmatched && !context.is_strict || plan.has_uncalled && !has_calls;
         let params = QuotaParams { request, mode, instance: "" };
         let mut answers = Vec::with_capacity(plan.calls.len());
         for_each_call(plan.calls, Some(params), context.caller, |mut call| {
