@@ -9,7 +9,10 @@ use serde::{
 use serde_json::{Map, Number, Value as Json};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _, Options, Spanned};
 
-use crate::{lines::Lines, validation_error::Position};
+use crate::{
+    lines::{Lines, step},
+    validation_error::Position,
+};
 
 /// A stack for documents nested as deep as they may be: unoptimized, a level takes some 40 KiB.
 pub(super) const STACK: usize = 8 << 20;
@@ -179,11 +182,7 @@ impl Reader<'_> {
     fn field(&mut self, key: Spanned<String>, item: Spanned<Tree>) -> (String, Json, Lines) {
         let position = self.place.position(key.referenced.line(), key.referenced.column());
         let line = position.line;
-        let step = if key.value.contains(['.', '[', '"']) {
-            format!("[{:?}]", key.value)
-        } else {
-            format!(".{}", key.value)
-        };
+        let step = step(&key.value);
         let truth = self.written(key.defined).filter(|word| *word == key.value).and_then(yaml11_boolean);
         let (value, lines) = self.under(&step, item);
         if let Some(truth) = truth {

@@ -65,6 +65,11 @@ enum Step {
     Item(usize),
 }
 
+/// Returns the step of a path to a field, with its separator.
+pub(super) fn step(name: &str) -> String {
+    if name.contains(['.', '[', '"']) { format!("[{name:?}]") } else { format!(".{name}") }
+}
+
 /// The steps of a path; ends early where the text is no path.
 struct Steps<'a>(&'a str);
 

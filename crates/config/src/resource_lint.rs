@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{
     evolution::Finding,
+    lines::step,
     resource::Resource,
     spec::{Spec, Target},
     validation_error::ValidationError,
@@ -66,10 +67,6 @@ fn quotes_within_quotes(resource: &Resource, params: &Map<String, Json>, faults:
             _ => {}
         }
     }
-}
-
-fn step(name: &str) -> String {
-    if name.contains(['.', '[', '"']) { format!("[{name:?}]") } else { format!(".{name}") }
 }
 
 /// Describes a text that is suspicious as a literal.
