@@ -98,12 +98,6 @@ pub enum Decision {
     Unreadable(Vec<ValidationError>),
 }
 
-impl From<Verdict> for Decision {
-    fn from(verdict: Verdict) -> Self {
-        verdict.map_or_else(Self::Refused, |()| Self::Live)
-    }
-}
-
 /// Content that is offered, until it is decided on. Dropping an offer refuses it.
 #[derive(Debug)]
 pub struct Offer<T = Update> {
