@@ -39,9 +39,12 @@ impl Holdings {
     /// Records an update, and returns its loss. Releases the source if the lost resources are there again.
     pub(crate) fn update(&mut self, update: &Update) -> Option<Loss> {
         let (had_rules, had_some) = (self.has_rules(), !self.resources.is_empty());
-        for change in &update.changes {
-            self.record(change);
+        let changes = update.changes.iter().filter(|change| change.collection.role().is_some());
+        for Change { collection, content, .. } in changes {
+            let held = self.resources.entry(collection.clone()).or_default();
+            *held = content.clone().after(std::mem::take(held));
         }
+        self.resources.retain(|_, held| !held.is_empty());
         if self.resources.is_empty() {
             return had_some.then_some(Loss::Everything);
         }
@@ -52,15 +55,6 @@ impl Holdings {
             |collection: &Collection| update.changes.iter().any(|change| change.collection == *collection);
         let whole = self.resources.keys().all(is_included);
         (had_rules && !self.has_rules()).then_some(Loss::Rules { whole })
-    }
-
-    fn record(&mut self, Change { collection, content, .. }: &Change) {
-        if collection.role().is_none() {
-            return;
-        }
-        let held = self.resources.entry(collection.clone()).or_default();
-        *held = content.clone().after(std::mem::take(held));
-        self.resources.retain(|_, held| !held.is_empty());
     }
 
     fn has_rules(&self) -> bool {
