@@ -18,8 +18,6 @@ pub use adapter::RemoteAdapter;
 pub use mixer_adapter_net::Backoff;
 pub use options::{ClientTls, ExportedSpan, InProcessTransport, Options, Resolver};
 pub(crate) use session::{OpenError, Session};
-#[cfg(test)]
-use session::{SessionState, SetupStep};
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,10 @@ use crate::{
         CloseSessionRequest, CloseSessionResponse, CreateSessionRequest, CreateSessionResponse,
         ValidateRequest, ValidateResponse,
     },
-    remote::{OpenError, Options, Resolver, Session, SessionState, SetupStep},
+    remote::{
+        OpenError, Options, Resolver, Session,
+        session::{SessionState, SetupStep},
+    },
 };
 use mixer_adapter_core::proto::{Any, CheckResult, Status};
 use mixer_adapter_host::handler::{Caller, Closing};

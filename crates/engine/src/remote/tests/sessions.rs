@@ -10,7 +10,10 @@ use super::{
     probe::{Running, reason},
     soon, until,
 };
-use crate::remote::{OpenError, SessionState, SetupStep};
+use crate::remote::{
+    OpenError,
+    session::{SessionState, SetupStep},
+};
 use mixer_adapter::service::ServerOptions;
 use mixer_adapter_host::handler::Caller;
 
