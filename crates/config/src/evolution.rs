@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use prost_reflect::{
-    DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value,
-};
+use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, ReflectMessage as _, Value};
 
 use mixer_adapter_core::framework::version::{SemanticVersion, Stage};
 
@@ -99,7 +97,8 @@ fn inspect(message: &DynamicMessage, path: &str, found: &mut Findings) {
     }
     for (field, value) in message.fields() {
         let path = if path.is_empty() { field.name().to_owned() } else { format!("{path}.{}", field.name()) };
-        if is_deprecated(&field) {
+        let declared = field.field_descriptor_proto();
+        if declared.options.as_ref().is_some_and(|options| options.deprecated()) {
             let reason = format!("is deprecated in {}", of.full_name());
             let options = [field.options(), field.parent_file().options()];
             found.deprecated(path.clone(), field.full_name().to_owned(), &options, reason);
@@ -155,10 +154,6 @@ fn in_order(entries: &HashMap<MapKey, Value>) -> Vec<(String, &Value)> {
     let mut entries: Vec<_> = entries.iter().map(|(name, value)| (key_text(name), value)).collect();
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     entries
-}
-
-fn is_deprecated(field: &FieldDescriptor) -> bool {
-    field.field_descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated())
 }
 
 #[cfg(test)]
