@@ -128,8 +128,7 @@ impl RecentDecisions {
 
     /// Adds a line, which replaces the oldest lines.
     pub(super) fn add(&self, id: &str, line: &[u8]) {
-        let mut ring = self.ring.lock();
-        ring.add(id, line);
+        self.ring.lock().add(id, line);
     }
 }
 

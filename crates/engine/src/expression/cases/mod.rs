@@ -64,7 +64,8 @@ pub fn run(file: &str, language: Language, mut on_line: impl FnMut(usize)) -> Re
     for (index, line) in file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         on_line(index);
         let line_number = index + 1;
-        let case = Case::parse(line).map_err(|source| CaseError { line: line_number, source })?;
+        let case: Case = serde_json::from_str(line)
+            .map_err(|error| CaseError { line: line_number, source: error.into() })?;
         let recorded = match case.expected(language) {
             Some(recorded) if case.needs_functions.is_none() => recorded,
             _ => {

@@ -71,10 +71,6 @@ struct TypedValue {
 }
 
 impl Case {
-    pub(crate) fn parse(line: &str) -> Result<Self, RecordError> {
-        Ok(serde_json::from_str(line)?)
-    }
-
     pub(crate) fn vocabulary(&self) -> Result<Arc<Vocabulary>, RecordError> {
         let mut vocabulary = Vocabulary::new();
         for (name, value_type) in &self.attributes {
