@@ -4,7 +4,7 @@ use mixer_adapter_templates::authorization::InstanceMsg;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::{config::params::EvaluationsSemantic, error::EvaluationError, settings::AuthZenSettings};
+use super::{error::EvaluationError, params::EvaluationsSemantic, settings::AuthZenSettings};
 
 /// The prefix of properties of the action that describe further evaluations.
 const FURTHER: &str = "evaluations.";

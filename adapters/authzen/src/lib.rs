@@ -17,14 +17,10 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_templates::{Authorization, authorization};
 
-use self::{config::params::OnError, error::EvaluationError, evaluation::Question, service::Service};
+use self::{error::EvaluationError, evaluation::Question, params::OnError, service::Service};
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.authzen.config");
-}
+mixer_adapter_core::include_proto!("adapter.authzen.config");
 
-pub use config::{Params, params};
 pub use settings::AuthZenSettings;
 
 /// The handler: the decision service, and what happens without a decision.

@@ -10,7 +10,7 @@ use mixer_adapter_core::{
     http::{HeaderName, Uri, header},
 };
 
-use super::config::{
+use super::{
     Params,
     params::{EvaluationsSemantic, OnError},
 };

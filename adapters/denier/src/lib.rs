@@ -8,12 +8,7 @@ use mixer_adapter_core::{
 };
 use mixer_adapter_templates::{CheckNothing, ListEntry, Quota, checknothing, listentry, quota};
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.denier.config");
-}
-
-pub use config::Params;
+mixer_adapter_core::include_proto!("adapter.denier.config");
 
 /// The handler: the denial that it answers.
 #[derive(Debug)]

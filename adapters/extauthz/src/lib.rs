@@ -21,17 +21,13 @@ use mixer_adapter_templates::{Authorization, authorization};
 use tokio::{sync::Semaphore, time::timeout};
 
 use self::{
-    config::params::{OnError, Protocol},
     error::AskError,
+    params::{OnError, Protocol},
     question::Question,
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.extauthz.config");
-}
+mixer_adapter_core::include_proto!("adapter.extauthz.config");
 
-pub use config::{Params, params};
 pub use settings::ExtAuthzSettings;
 
 /// The handler: the authorization service, and what happens without its answer.

@@ -7,7 +7,7 @@ use mixer_adapter_core::{
     http::{HeaderName, header},
 };
 
-use super::config::{
+use super::{
     Params,
     params::{OnError, Protocol},
 };

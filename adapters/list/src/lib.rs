@@ -30,12 +30,8 @@ use self::{
     remote_list::RemoteList,
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.list.config");
-}
+mixer_adapter_core::include_proto!("adapter.list.config");
 
-pub use config::{Params, params};
 pub use settings::ListSettings;
 
 /// The handler: a list, and whether its entries are allowed or denied.

@@ -23,12 +23,7 @@ use mixer_adapter_quota::{
 };
 use mixer_adapter_templates::{Quota, quota};
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.memquota.config");
-}
-
-pub use config::{Params, params};
+mixer_adapter_core::include_proto!("adapter.memquota.config");
 
 /// The quotas of a valid configuration.
 #[derive(Debug)]

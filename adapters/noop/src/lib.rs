@@ -8,12 +8,7 @@ use mixer_adapter_templates::{
     checknothing, listentry, logentry, metric, quota, reportnothing, tracespan,
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.noop.config");
-}
-
-pub use config::Params;
+mixer_adapter_core::include_proto!("adapter.noop.config");
 
 /// The validity of answers (docs/behaviour/adapters.md#noop).
 const VALIDITY: Duration = Duration::from_secs(1_000_000_000);

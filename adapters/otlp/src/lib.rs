@@ -21,12 +21,8 @@ use self::{
     records::{log_record, span},
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.otlp.config");
-}
+mixer_adapter_core::include_proto!("adapter.otlp.config");
 
-pub use config::{Params, params};
 pub use settings::OtlpSettings;
 
 /// How long a handler closes while the collector does not accept what waits: within `--grace`.

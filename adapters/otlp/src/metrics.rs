@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use prost::{Message, bytes::Bytes};
 use tokio::sync::Semaphore;
 
-use super::{attributes::Attributes, config::params::Temporality, settings::MetricSettings};
+use super::{attributes::Attributes, params::Temporality, settings::MetricSettings};
 
 /// The maximum number of data points in a message.
 const MAX_DATA_POINTS: usize = 500;

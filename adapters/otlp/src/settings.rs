@@ -13,7 +13,7 @@ use mixer_adapter_telemetry::{
 };
 use mixer_adapter_templates::Metric as MetricTemplate;
 
-use super::config::{
+use super::{
     Params,
     params::{MetricInfo, Protocol as GivenProtocol, Temporality, metric_info},
 };

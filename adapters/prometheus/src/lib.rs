@@ -26,12 +26,8 @@ use self::{
     family::{Family, write_labels},
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.prometheus.config");
-}
+mixer_adapter_core::include_proto!("adapter.prometheus.config");
 
-pub use config::{Params, params};
 pub use definition::PrometheusSettings;
 
 /// The default address of the endpoint: the port of the original, on the loopback interface. Tests use a free port, because

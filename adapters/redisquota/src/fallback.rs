@@ -10,8 +10,8 @@ use mixer_adapter_quota::{Dedup, Limit, SharedFingerprint};
 use parking_lot::Mutex;
 
 use super::{
-    config::params::OnError,
     lease::Leased,
+    params::OnError,
     share::{Divided, Report, Shares},
 };
 

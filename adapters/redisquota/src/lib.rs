@@ -35,22 +35,18 @@ use parking_lot::Mutex;
 
 use self::{
     clock::Clock,
-    config::params::OnError,
     fallback::{Fallback, Reserved, Undecided},
     lease::{Given, Leased, LeasedGrant, Leases, SMALLEST_LIMIT, Served, Trip},
     metrics::{Counts, LeaseGauges, on_change},
+    params::OnError,
     share::Divided,
     store::{Counted, CounterCall, Store},
     sweeps::Shared,
     window::{Algorithm, Window},
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.redisquota.config");
-}
+mixer_adapter_core::include_proto!("adapter.redisquota.config");
 
-pub use config::{Params, params};
 pub use settings::RedisQuotaSettings;
 
 /// Time in which opening a handler waits for Redis. Without a connection the handler serves calls, too.

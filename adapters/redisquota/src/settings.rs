@@ -7,10 +7,8 @@ use mixer_adapter_quota::{Limits, OverrideParams, QuotaParams};
 use mixer_adapter_redis::{Servers, Topology};
 
 use super::{
-    config::{
-        Params,
-        params::{OnError, QuotaAlgorithm},
-    },
+    Params,
+    params::{OnError, QuotaAlgorithm},
     window::Algorithm,
 };
 

@@ -26,18 +26,14 @@ use mixer_adapter_core::{
 use mixer_adapter_templates::{LogEntry, Metric, logentry, metric};
 
 use self::{
-    config::params::Level,
     line::{Encoding, Line},
+    params::Level,
     settings::Levels,
     writer_thread::{LostLinesError, OpenError, TargetWriter, Targets},
 };
 
-mod config {
-    #![allow(missing_docs, unreachable_pub)]
-    mixer_adapter_core::include_proto!("adapter.stdio.config");
-}
+mixer_adapter_core::include_proto!("adapter.stdio.config");
 
-pub use config::{Params, params};
 pub use settings::StdioSettings;
 
 /// The time of a log entry that has none, as in the original: Go's zero time.

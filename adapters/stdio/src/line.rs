@@ -11,7 +11,7 @@ use mixer_adapter_core::{
     value::{Value, format_timestamp},
 };
 
-use super::config::params::Level;
+use super::params::Level;
 
 /// The format of a line (docs/behaviour/adapters.md#lines-of-stdio).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use mixer_adapter_core::adapter::{Faults, Settings};
 
 use super::{
     Params,
-    config::params::{Level, Stream},
     file::Rotation,
     line::Encoding,
+    params::{Level, Stream},
     target::Target,
 };
 

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use super::{config::params::Stream, *};
+use super::{params::Stream, *};
 
 fn file_params(stream: Stream, path: &Path) -> Params {
     Params {
