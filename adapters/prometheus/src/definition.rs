@@ -7,8 +7,7 @@ use mixer_adapter_telemetry::{amount::check_amount, series::Kind};
 use mixer_adapter_templates::Metric as MetricTemplate;
 
 use super::{
-    Params,
-    buckets::{self, BucketsError},
+    Params, buckets,
     params::{MetricInfo, MetricsExpirationPolicy, metric_info},
 };
 
@@ -143,13 +142,7 @@ impl Metric {
             faults.push(format!("{field}.{given_in}"), reason);
             return None;
         }
-        let kind = match read_kind(info) {
-            Ok(kind) => kind,
-            Err(error) => {
-                faults.push(format!("{field}.{}", error.field()), error.to_string());
-                return None;
-            }
-        };
+        let kind = read_kind(faults, field, info)?;
         let mut labels: Vec<(String, String)> =
             info.label_names.iter().map(|dimension| (safe_name(dimension), dimension.clone())).collect();
         labels.sort();
@@ -175,33 +168,18 @@ impl Metric {
     }
 }
 
-/// A metric without a valid type.
-#[derive(Debug, thiserror::Error)]
-enum KindError {
-    #[error("must be GAUGE, COUNTER or DISTRIBUTION")]
-    Unspecified,
-    #[error(transparent)]
-    Buckets(#[from] BucketsError),
-}
-
-impl KindError {
-    /// Returns the name of the field with the fault.
-    fn field(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "kind",
-            Self::Buckets(_) => "buckets",
+fn read_kind(faults: &mut Faults<'_>, field: &str, info: &MetricInfo) -> Option<Kind> {
+    match info.kind() {
+        metric_info::Kind::Gauge => Some(Kind::Gauge),
+        metric_info::Kind::Counter => Some(Kind::Counter),
+        metric_info::Kind::Distribution => {
+            let bounds = buckets::bounds(info.buckets.as_ref());
+            faults.check(format!("{field}.buckets"), bounds).map(Kind::Distribution)
         }
-    }
-}
-
-fn read_kind(info: &MetricInfo) -> Result<Kind, KindError> {
-    match metric_info::Kind::try_from(info.kind) {
-        Ok(metric_info::Kind::Gauge) => Ok(Kind::Gauge),
-        Ok(metric_info::Kind::Counter) => Ok(Kind::Counter),
-        Ok(metric_info::Kind::Distribution) => {
-            Ok(Kind::Distribution(buckets::bounds(info.buckets.as_ref())?))
+        metric_info::Kind::Unspecified => {
+            faults.push(format!("{field}.kind"), "must be GAUGE, COUNTER or DISTRIBUTION");
+            None
         }
-        Ok(metric_info::Kind::Unspecified) | Err(_) => Err(KindError::Unspecified),
     }
 }
 
