@@ -1,7 +1,7 @@
 //! Errors of the generator.
 
 use std::{
-    fmt, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -37,7 +37,7 @@ pub enum Error {
     #[error("{0}")]
     Compile(String),
     /// The file is not a valid template or adapter configuration. Contains all faults found.
-    #[error("{}", Lines(.0))]
+    #[error("{}", lines(.0))]
     Invalid(Vec<ProtoError>),
     /// prost cannot generate Rust.
     #[error("Rust code cannot be generated: {0}")]
@@ -67,16 +67,6 @@ impl Error {
     }
 }
 
-struct Lines<'a>(&'a [ProtoError]);
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            error.fmt(f)?;
-        }
-        Ok(())
-    }
+fn lines(errors: &[ProtoError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
