@@ -4,7 +4,7 @@ use std::str::Utf8Error;
 
 use mixer_adapter_core::AdapterError;
 
-use super::limits::LIMITS;
+use super::limits::{MAX_EXPRESSIONS, MAX_LENGTH, MAX_PATTERNS};
 
 /// A list, or an entry of one, that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -25,13 +25,12 @@ pub(super) enum ListError {
     Compilation(Box<regex_automata::meta::BuildError>),
     #[error("the patterns cannot be compiled: {0}")]
     Texts(#[from] aho_corasick::BuildError),
-    #[error("there are more than {} patterns", LIMITS.patterns)]
+    #[error("there are more than {MAX_PATTERNS} patterns")]
     TooManyPatterns,
-    #[error("the patterns have more than {} bytes together", LIMITS.length)]
+    #[error("the patterns have more than {MAX_LENGTH} bytes together")]
     PatternsTooLong,
     #[error(
-        "more than {} patterns are regular expressions; plain texts, also with ^, $ and \\ before special characters, do not count",
-        LIMITS.expressions
+        "more than {MAX_EXPRESSIONS} patterns are regular expressions; plain texts, also with ^, $ and \\ before special characters, do not count"
     )]
     TooManyExpressions,
     #[error("the regular expressions take more than {} KiB when they are compiled; repeat less in them", .0 >> 10)]

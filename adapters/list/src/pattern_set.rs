@@ -12,7 +12,11 @@ use regex_automata::{
     nfa::thompson::WhichCaptures,
 };
 
-use super::{error::ListError, go_syntax, limits::LIMITS};
+use super::{
+    error::ListError,
+    go_syntax,
+    limits::{MAX_EXPRESSIONS, MAX_LENGTH, MAX_PATTERNS, max_compiled},
+};
 
 /// The least memory that is counted for regular expressions, in bytes: a search caches about as much.
 const LEAST_BYTES: usize = 512 << 10;
@@ -98,7 +102,7 @@ fn compile_expressions(expressions: &[String]) -> Result<(Option<Regex>, usize),
     if expressions.is_empty() {
         return Ok((None, 0));
     }
-    let limit = LIMITS.compiled_of(expressions.iter().map(String::len).sum());
+    let limit = max_compiled(expressions.iter().map(String::len).sum());
     // As the crate regex compiles a set.
     let config = Config::new()
         .match_kind(MatchKind::All)
@@ -132,13 +136,13 @@ impl CountedPatterns {
         self.patterns += 1;
         self.length += pattern.len();
         self.expressions += usize::from(plain.is_none());
-        if self.patterns > LIMITS.patterns {
+        if self.patterns > MAX_PATTERNS {
             return Err(ListError::TooManyPatterns);
         }
-        if self.length > LIMITS.length {
+        if self.length > MAX_LENGTH {
             return Err(ListError::PatternsTooLong);
         }
-        if self.expressions > LIMITS.expressions {
+        if self.expressions > MAX_EXPRESSIONS {
             return Err(ListError::TooManyExpressions);
         }
         Ok(plain)
@@ -276,13 +280,12 @@ mod tests {
         let numbered =
             |pattern: &str, count: usize| (0..count).map(|n| format!("{pattern}{n}")).collect::<Vec<_>>();
         let refusal = |patterns: &[String]| compile(patterns).unwrap_err().to_string();
-        assert!(compile(&numbered("p", LIMITS.patterns)).is_ok());
-        assert_eq!(refusal(&numbered("p", LIMITS.patterns + 1)), "there are more than 100000 patterns");
-        let long = vec!["p".repeat(LIMITS.length / 2 + 1); 2];
+        assert!(compile(&numbered("p", MAX_PATTERNS)).is_ok());
+        assert_eq!(refusal(&numbered("p", MAX_PATTERNS + 1)), "there are more than 100000 patterns");
+        let long = vec!["p".repeat(MAX_LENGTH / 2 + 1); 2];
         assert_eq!(refusal(&long), "the patterns have more than 1048576 bytes together");
         assert!(
-            refusal(&numbered("p.*", LIMITS.expressions + 1))
-                .starts_with("more than 2000 patterns are regular")
+            refusal(&numbered("p.*", MAX_EXPRESSIONS + 1)).starts_with("more than 2000 patterns are regular")
         );
     }
 

@@ -236,7 +236,7 @@ async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
     expect(&list, &[("A", OK), ("B", PERMISSION_DENIED)]).await;
     let failed = context.metrics().events("fetches_failed");
     let before = failed.count();
-    provider.lock().unwrap().list = (0..=limits::LIMITS.patterns).map(|n| format!("^B{n}\n")).collect();
+    provider.lock().unwrap().list = (0..=limits::MAX_PATTERNS).map(|n| format!("^B{n}\n")).collect();
     fetched(&provider, 3).await;
     assert!(failed.count() > before);
     expect(&list, &[("A", OK), ("B1", PERMISSION_DENIED)]).await;
@@ -244,7 +244,7 @@ async fn a_fetched_list_beyond_the_limits_leaves_the_old_one_in_place() {
 
 #[tokio::test]
 async fn a_configuration_beyond_the_limits_is_refused_by_the_name_of_the_limit() {
-    let overrides: Vec<String> = (0..=limits::LIMITS.patterns).map(|n| n.to_string()).collect();
+    let overrides: Vec<String> = (0..=limits::MAX_PATTERNS).map(|n| n.to_string()).collect();
     let too_many = Params { overrides, ..params(Kind::Regex, "", &[]) };
     let errors = Faults::parse::<ListSettings>(too_many).unwrap_err().into_violations();
     let errors: Vec<_> = errors.into_iter().map(|error| (error.field, error.reason)).collect();
