@@ -60,18 +60,15 @@ impl Adapter for List {
     type Templates = (ListEntry,);
 
     async fn open(settings: ListSettings, context: Context) -> Result<Self, AdapterError> {
-        let source = match settings.provider {
-            None => Source::Fixed(Entries::parse(settings.entry_type, b"", &settings.overrides)?),
-            Some(provider) => Source::Remote(
-                RemoteList::start(provider, &context, settings.entry_type, settings.overrides).await,
-            ),
+        let ListSettings { provider, entry_type, overrides, blacklist, caching_interval, caching_use_count } =
+            settings;
+        let source = match provider {
+            None => Source::Fixed(Entries::parse(entry_type, b"", &overrides)?),
+            Some(provider) => {
+                Source::Remote(RemoteList::start(provider, &context, entry_type, overrides).await)
+            }
         };
-        Ok(Self {
-            source,
-            blacklist: settings.blacklist,
-            caching_interval: settings.caching_interval,
-            caching_use_count: settings.caching_use_count,
-        })
+        Ok(Self { source, blacklist, caching_interval, caching_use_count })
     }
 
     fn additional_bytes(&self) -> usize {
