@@ -20,12 +20,8 @@ pub(crate) struct Protos<'a> {
 }
 
 impl<'a> Protos<'a> {
-    pub(crate) fn open(names: &'a [&'a str]) -> Result<Self, Error> {
-        Self::open_with(names, &[])
-    }
-
     /// Opens files. The messages in the fields `encoded` are not decoded.
-    pub(crate) fn open_with(names: &'a [&'a str], encoded: &'a [&'a str]) -> Result<Self, Error> {
+    pub(crate) fn open(names: &'a [&'a str], encoded: &'a [&'a str]) -> Result<Self, Error> {
         let compiler = compile(ChainFileResolver::new(), names);
         let pool = compiler.map_err(|error| Error::compile(Path::new(""), &error))?.descriptor_pool();
         Ok(Self { names, encoded, pool })
@@ -148,7 +144,7 @@ mod tests {
     #[test]
     fn the_files_the_core_includes_are_written() {
         let folder = tempfile::tempdir().unwrap();
-        Protos::open(CORE).unwrap().write(&Output::to(folder.path())).unwrap();
+        Protos::open(CORE, &[]).unwrap().write(&Output::to(folder.path())).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
 
         assert!(read("protos.rs").contains("include!(\"istio.mixer.adapter.model.v1beta1.rs\");"));
@@ -176,7 +172,7 @@ mod tests {
         let protos = ["mixer/v1/mixer.proto", "mixer/adapter/model/v1beta1/infrastructure_backend.proto"];
         let names =
             [&protos[..], &["mixer/v1/attributes.proto", "mixer/v1/check.proto", "mixer/v1/report.proto"]];
-        Protos::open(&names.concat()).unwrap().write(&Output::to(folder.path())).unwrap();
+        Protos::open(&names.concat(), &[]).unwrap().write(&Output::to(folder.path())).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
 
         let model = read("istio.mixer.adapter.model.v1beta1.rs");

@@ -152,7 +152,7 @@ pub fn protos(names: &[&str]) {
 pub fn protos_with_encoded(names: &[&str], encoded: &[&str]) {
     finish(|| {
         rerun_if_changed(&["build.rs".into()]);
-        Protos::open_with(names, encoded)?.write(&Output::of_build_script()?)
+        Protos::open(names, encoded)?.write(&Output::of_build_script()?)
     });
 }
 
@@ -160,7 +160,7 @@ pub fn protos_with_encoded(names: &[&str], encoded: &[&str]) {
 /// paths, with their imports.
 #[doc(hidden)]
 pub fn descriptors(file: &str, names: &[&str]) {
-    finish(|| Output::of_build_script()?.write(file, Protos::open(names)?.descriptor_set()))
+    finish(|| Output::of_build_script()?.write(file, Protos::open(names, &[])?.descriptor_set()))
 }
 
 /// Generates the templates `NAME/template.proto` of a folder in `OUT_DIR`:
