@@ -144,10 +144,6 @@ impl<'a> Process<'a> {
             (open, _) => bail!("{open} handlers are not closed after {:?}", self.suite.options.patience),
         }
     }
-
-    pub(super) fn required_config(&self) -> anyhow::Result<Any> {
-        Ok(self.read(self.suite.options.config.as_deref().unwrap_or("{}"))?)
-    }
 }
 
 pub(super) fn caller() -> Caller {

@@ -74,12 +74,12 @@ async fn takes_its_configuration(suite: &Suite<'_>) -> Outcome {
     let refused = |reason: &dyn fmt::Display| {
         anyhow!("{text} is rejected: {reason}; set `config(..)` to one that it accepts")
     };
-    let config = subject.required_config().map_err(|error| refused(&error))?;
-    let new = NewSession { adapter_config: Some(config.clone()), ..NewSession::default() };
+    let config = subject.config().map_err(|error| refused(&error))?;
+    let new = NewSession { adapter_config: config.clone(), ..NewSession::default() };
     let host = subject.host.clone();
     let validated = subject.answer(async move { host.validate(new, &caller()).await });
     validated.await.map_err(|error| refused(&error))?;
-    subject.create_session(Some(&config)).await.map_err(|error| refused(&error))?;
+    subject.create_session(config.as_ref()).await.map_err(|error| refused(&error))?;
     subject.close().await;
     Ok(())
 }
@@ -99,8 +99,8 @@ async fn refusals_name_the_field(suite: &Suite<'_>) -> Outcome {
 
 async fn sessions_are_counted(suite: &Suite<'_>) -> Outcome {
     let subject = Process::new(suite)?;
-    let config = subject.required_config()?;
-    let create = async || subject.create_session(Some(&config)).await.map_err(|error| anyhow!("{error}"));
+    let config = subject.config()?;
+    let create = async || subject.create_session(config.as_ref()).await.map_err(|error| anyhow!("{error}"));
     let (id, again) = (create().await?, create().await?);
     if id != again {
         bail!("one configuration has two sessions, {id} and {again}: its encoding may be ambiguous");
@@ -150,9 +150,9 @@ async fn threads_are_not_blocked(suite: &Suite<'_>, share: Duration, surveys: &m
         }
         // A machine that is busy can delay a thread, too, but not each time.
         let subject = Process::new(suite)?;
-        let config = subject.required_config()?;
+        let config = subject.config()?;
         let opened = async {
-            let _ = subject.create_session(Some(&config)).await;
+            let _ = subject.create_session(config.as_ref()).await;
             sleep(STALLED).await;
         };
         stall = stall.min(stalled(&subject, opened).await.1);
@@ -228,15 +228,15 @@ async fn stalled<T>(subject: &Process<'_>, work: impl Future<Output = T>) -> (T,
 
 async fn handlers_close(suite: &Suite<'_>) -> Outcome {
     let subject = Process::new(suite)?;
-    let config = subject.required_config()?;
+    let config = subject.config()?;
     let open = async |subject: &Process<'_>| {
-        let created = subject.create_session(Some(&config)).await;
+        let created = subject.create_session(config.as_ref()).await;
         created.map_err(|error| anyhow!("it does not open again: {error}"))
     };
     open(&subject).await?;
     for template in subject.templates() {
         // Other rules test the answer.
-        let _ = call(&subject, template, With::Config(Some(&config))).await;
+        let _ = call(&subject, template, With::Config(config.as_ref())).await;
     }
     subject.closed().await?;
     // It must open again, without state of the first time.
@@ -287,8 +287,8 @@ const DEADLINE: Duration = Duration::from_millis(50);
 async fn deadlines_are_honoured(suite: &Suite<'_>, surveys: &[Survey]) -> Outcome {
     let subject = Process::new(suite)?;
     // Opens the handler first, so that the time of opening does not count.
-    let config = subject.required_config()?;
-    subject.create_session(Some(&config)).await.map_err(|error| anyhow!("{error}"))?;
+    let config = subject.config()?;
+    subject.create_session(config.as_ref()).await.map_err(|error| anyhow!("{error}"))?;
     for (template, case, at) in awaits(surveys) {
         let (faulty, answers) =
             subject.interrupt(template, &case.request, (Fault::Hang, at), 1, DEADLINE).await;
