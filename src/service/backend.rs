@@ -16,17 +16,21 @@ use mixer_adapter_host::{
     handler::{CallError, Caller},
 };
 
-pub(super) const CREATE_SESSION: &str =
+pub(crate) const VALIDATE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate";
+pub(crate) const CREATE_SESSION: &str =
     "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession";
+pub(crate) const CLOSE_SESSION: &str =
+    "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession";
 
 pub(super) const SERVICE: &str = "istio.mixer.adapter.model.v1beta1.InfrastructureBackend";
 
 pub(super) fn methods(host: &Arc<Host>) -> [(&'static str, Rpc); 3] {
-    [
-        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate", rpc(host, validate)),
-        (CREATE_SESSION, rpc(host, create)),
-        ("/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession", rpc(host, close)),
-    ]
+    [(VALIDATE, rpc(host, validate)), (CREATE_SESSION, rpc(host, create)), (CLOSE_SESSION, rpc(host, close))]
+}
+
+/// The id of a session as `adapter_config` (docs/behaviour/sessions.md#session-ids-in-calls).
+pub(crate) fn session_config(id: String) -> Any {
+    Any { type_url: "google.protobuf.Any.type_url".to_owned(), value: id.into() }
 }
 
 async fn validate(

@@ -32,6 +32,7 @@ mod service_list;
 
 pub use admin::AdminSecurity;
 pub(crate) use admin::{serve as serve_admin, vitals};
+pub(crate) use backend::{CLOSE_SESSION, CREATE_SESSION, VALIDATE, session_config};
 pub(crate) use grpc::local_services;
 pub use grpc::{GrpcService, HostMethod, HostMethods, adapter_services};
 pub(crate) use host_metrics::add_limits;

@@ -2,7 +2,7 @@
 
 mod answer;
 pub(super) mod request;
-pub(super) mod session;
+mod session;
 
 use std::{
     process::ExitCode,
@@ -19,7 +19,7 @@ use super::{
     millis, output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, server_args::ServerArgs,
     value_parsers,
 };
-use crate::answer::Rendered;
+use crate::{answer::Rendered, service::session_config};
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
 
@@ -136,7 +136,7 @@ impl Call {
             return self.call_with(prepared, client, prepared.adapter_config.as_ref()).await;
         }
         let session = session::open(client, prepared).await?;
-        let config = session::config(&session);
+        let config = session_config(session.clone());
         let outcome = tokio::select! {
             outcome = self.call_with(prepared, client, Some(&config)) => outcome,
             // Close the session in any case.

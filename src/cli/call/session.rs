@@ -9,6 +9,7 @@ use super::request::PreparedCall;
 use crate::{
     cli::{rpc_client::RpcClient, rpc_error::RpcError},
     printable::printable,
+    service::{CLOSE_SESSION, CREATE_SESSION, VALIDATE},
 };
 use mixer_adapter_core::proto::{Any, Status};
 use mixer_adapter_engine::proto::istio::mixer::adapter::model::v1beta1::{
@@ -36,7 +37,7 @@ pub(super) async fn open(client: &RpcClient, prepared: &PreparedCall) -> Result<
     print_step("Validate: OK");
 
     let request = CreateSessionRequest { adapter_config, inferred_types };
-    let answer = client.rpc::<CreateSessionResponse>(CREATE, &request).await;
+    let answer = client.rpc::<CreateSessionResponse>(CREATE_SESSION, &request).await;
     let answer = answer.map_err(|status| RpcError::of_step("CreateSession", &status))?;
     expect_ok("CreateSession", answer.status.unwrap_or_default())?;
     if answer.session_id.is_empty() {
@@ -52,27 +53,13 @@ fn pack(inferred: &DynamicMessage) -> Any {
     Any { type_url: inferred.descriptor().full_name().to_owned(), value: inferred.encode_to_vec().into() }
 }
 
-/// The id of a session as `adapter_config` (docs/behaviour/sessions.md#session-ids-in-calls).
-pub(in crate::cli) fn config(session: &str) -> Any {
-    Any {
-        type_url: "google.protobuf.Any.type_url".to_owned(),
-        value: prost::bytes::Bytes::copy_from_slice(session.as_bytes()),
-    }
-}
-
 pub(super) async fn close(client: &RpcClient, session_id: String) -> Result<(), RpcError> {
-    let answer = client.rpc::<CloseSessionResponse>(CLOSE, &CloseSessionRequest { session_id }).await;
+    let answer = client.rpc::<CloseSessionResponse>(CLOSE_SESSION, &CloseSessionRequest { session_id }).await;
     let answer = answer.map_err(|status| RpcError::of_step("CloseSession", &status))?;
     expect_ok("CloseSession", answer.status.unwrap_or_default())?;
     print_step("CloseSession: OK");
     Ok(())
 }
-
-pub(in crate::cli) const VALIDATE: &str = "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/Validate";
-pub(in crate::cli) const CREATE: &str =
-    "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CreateSession";
-pub(in crate::cli) const CLOSE: &str =
-    "/istio.mixer.adapter.model.v1beta1.InfrastructureBackend/CloseSession";
 
 fn expect_ok(step: &'static str, status: Status) -> Result<(), RpcError> {
     if status.code == 0 { Ok(()) } else { Err(RpcError::of_answer(step, status)) }

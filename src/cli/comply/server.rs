@@ -10,10 +10,8 @@ use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use crate::{
-    cli::{
-        call::session::{CLOSE, CREATE, VALIDATE},
-        rpc_client::RpcClient,
-    },
+    cli::rpc_client::RpcClient,
+    service::{CLOSE_SESSION, CREATE_SESSION, VALIDATE},
     testing::compliance::{
         common::{
             self, Answer, Asked, Failure, FailureKind, MAX_AWAITS, Options, Repeats, Subject, With, call,
@@ -143,14 +141,14 @@ impl Subject for Server<'_> {
     async fn create_session(&self, config: Option<&Any>) -> Result<String, Failure> {
         let request =
             CreateSessionRequest { adapter_config: config.cloned(), ..CreateSessionRequest::default() };
-        let answer: CreateSessionResponse = self.rpc(CREATE, &request).await?;
+        let answer: CreateSessionResponse = self.rpc(CREATE_SESSION, &request).await?;
         accepted(answer.status.unwrap_or_default())?;
         Ok(answer.session_id)
     }
 
     async fn close_session(&self, id: &str) -> Result<(), Failure> {
         let request = CloseSessionRequest { session_id: id.to_owned() };
-        let answer: CloseSessionResponse = self.rpc(CLOSE, &request).await?;
+        let answer: CloseSessionResponse = self.rpc(CLOSE_SESSION, &request).await?;
         accepted(answer.status.unwrap_or_default())
     }
 

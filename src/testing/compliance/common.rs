@@ -14,6 +14,7 @@ use super::{
     run::Outcome,
     survey::{Case, Survey},
 };
+use crate::service::session_config;
 use mixer_adapter_core::{
     framework::{dynamic::DynamicTemplate, json::JsonError, status::status_name},
     proto::{
@@ -296,10 +297,7 @@ pub(crate) fn request(
     let quota = (template.variety() == Variety::Quota).then_some(QuotaRequest { quotas });
     let config = match with {
         With::Config(config) => config.cloned(),
-        With::Session(id) => {
-            let type_url = "google.protobuf.Any.type_url".to_owned();
-            Some(Any { type_url, value: id.to_owned().into() })
-        }
+        With::Session(id) => Some(session_config(id.to_owned())),
     };
     template.request(vec![instance], config.as_ref(), quota.as_ref()).with_dedup_id("1")
 }

@@ -13,7 +13,7 @@ use prost_reflect::{DynamicMessage, Value};
 use tonic::Status;
 
 use super::{Answer, RecordedCall, answer::grant, call::recorded};
-use crate::answer::Verdict;
+use crate::{answer::Verdict, service::session_config};
 use mixer_adapter_core::{
     adapter::{Call, Grant, QuotaRequest},
     framework::{
@@ -74,10 +74,7 @@ impl FakeHandler {
     pub async fn session(mut self) -> Result<Self, CallError> {
         self.validate().await?;
         let id = self.host.create_session(self.new_session(), &Caller::default()).await?;
-        self.adapter_config = Any {
-            type_url: "google.protobuf.Any.type_url".to_owned(),
-            value: id.to_string().into_bytes().into(),
-        };
+        self.adapter_config = session_config(id.to_string());
         if let Some(former) = self.session.replace(id) {
             self.host.close_session(&former.to_string(), &Caller::default()).await?;
         }
