@@ -1,4 +1,4 @@
-use std::{fmt::Write as _, process::ExitCode};
+use std::fmt::Write as _;
 
 use clap::Args;
 use serde::Serialize;
@@ -46,11 +46,10 @@ struct DescribedTemplate<'a> {
 }
 
 impl List {
-    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<()> {
         let (selected, catalogue) = (super::selected(adapters, &self.names)?, Catalogue::new(adapters));
         let described: Vec<_> = selected.into_iter().map(|adapter| describe(adapter, &catalogue)).collect();
-        self.output.print(&described, || described.iter().map(table).collect::<Vec<_>>().join("\n"))?;
-        Ok(ExitCode::SUCCESS)
+        self.output.print(&described, || described.iter().map(table).collect::<Vec<_>>().join("\n"))
     }
 }
 

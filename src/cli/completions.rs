@@ -26,14 +26,13 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let program = program::name();
         let mut script = Vec::new();
         if let Some(shell) = Shells::builtins().completer(&self.shell.to_string()) {
             shell.write_registration(REQUEST, program, program, program, &mut script)?;
         }
-        super::print(&String::from_utf8(script)?)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(super::print(&String::from_utf8(script)?)?)
     }
 }
 

@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io::{self, BufRead as _, BufReader},
     path::PathBuf,
-    process::ExitCode,
     time::{Duration, SystemTime},
 };
 
@@ -159,9 +158,8 @@ impl Reader {
 }
 
 impl Decisions {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        super::block_on(self.list())??;
-        Ok(ExitCode::SUCCESS)
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        super::block_on(self.list())?
     }
 
     async fn list(&self) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ mod rate_limits;
 mod requirements;
 mod tls;
 
-use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use clap::Args;
 use serde::Serialize;
@@ -133,7 +133,7 @@ pub(super) struct EnvoyConfig {
 }
 
 impl EnvoyConfig {
-    pub(super) fn run(&self, sample: Option<&'static str>) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, sample: Option<&'static str>) -> anyhow::Result<()> {
         let (set, faults) = self.configuration.read(sample)?;
         for fault in faults.iter().filter(|fault| fault.is_error()) {
             super::print_error(&fault.to_string());
@@ -146,8 +146,7 @@ impl EnvoyConfig {
         RateLimits::check(self, &requirements)?;
         self.check_addresses()?;
         let document = template::render(&TEMPLATES, self.document(), &self.values(&requirements))?;
-        self.output.print_documents(&document)?;
-        Ok(ExitCode::SUCCESS)
+        self.output.print_documents(&document)
     }
 
     fn check_addresses(&self) -> Result<(), UsageError> {

@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use anyhow::Context as _;
@@ -28,17 +27,16 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let mut program = super::command(&[]).disable_help_subcommand(true);
         program.build();
         if let Some(directory) = &self.directory {
-            write(&program, directory).with_context(|| format!("cannot write to {}", directory.display()))?;
-            return Ok(ExitCode::SUCCESS);
+            return write(&program, directory)
+                .with_context(|| format!("cannot write to {}", directory.display()));
         }
         let command = self.command.iter().try_fold(&program, |command, name| command.find_subcommand(name));
         let command = command.ok_or_else(|| usage!("there is no command {}", self.command.join(" ")))?;
-        super::print(&page(command)?)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(super::print(&page(command)?)?)
     }
 }
 

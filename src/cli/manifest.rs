@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, process::ExitCode};
+use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
@@ -42,10 +42,9 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<()> {
         let selected = super::selected(adapters, &self.names)?;
-        self.output.print_documents(&self.resources(&selected, &Catalogue::new(adapters))?)?;
-        Ok(ExitCode::SUCCESS)
+        self.output.print_documents(&self.resources(&selected, &Catalogue::new(adapters))?)
     }
 
     fn resources(

@@ -74,7 +74,7 @@ use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, Write as _},
     path::PathBuf,
-    process::ExitCode,
+    process::{ExitCode, Termination},
     time::Duration,
 };
 
@@ -268,14 +268,14 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
         Err(error) => return exit_code(Err(error)),
     };
     let outcome = match command {
-        Command::Serve(serve) => serve.run(add, sample).map(|()| ExitCode::SUCCESS),
-        Command::Source(source) => source.run(),
+        Command::Serve(serve) => serve.run(add, sample).map(Termination::report),
+        Command::Source(source) => source.run().map(Termination::report),
         Command::Watch(watch) => watch.run(),
         Command::Check(check) => check.run(),
         Command::Report(report) => report.run(),
         Command::Quota(quota) => quota.run(),
         Command::Explain(explain) => explain.run(add, sample),
-        Command::Decisions(decisions) => decisions.run(),
+        Command::Decisions(decisions) => decisions.run().map(Termination::report),
         Command::Init(init) => with_adapters(add, |adapters| init.run(adapters)),
         Command::Validate(validate) => validate.run(add),
         Command::Fmt(fmt) => fmt.run(),
@@ -284,15 +284,15 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
         Command::Eval(eval) => eval.run(),
         Command::Call(call) => with_adapters(add, |adapters| call.run(adapters)),
         Command::Comply(comply) => with_adapters(add, |adapters| comply.run(adapters)),
-        Command::New(new) => new.run(),
+        Command::New(new) => new.run().map(Termination::report),
         Command::Adapters(list) => with_adapters(add, |adapters| list.run(adapters)),
         Command::Reference(reference) => with_adapters(add, |adapters| reference.run(adapters)),
-        Command::Man(man) => man.run(),
+        Command::Man(man) => man.run().map(Termination::report),
         Command::Manifest(manifest) => with_adapters(add, |adapters| manifest.run(adapters)),
         #[cfg(feature = "envoy")]
-        Command::EnvoyConfig(config) => config.run(sample),
+        Command::EnvoyConfig(config) => config.run(sample).map(Termination::report),
         #[cfg(feature = "envoy")]
-        Command::Tour(tour) => tour.run(program),
+        Command::Tour(tour) => tour.run(program).map(Termination::report),
         #[cfg(feature = "proto")]
         Command::Proto(proto) => proto.run(),
         #[cfg(not(feature = "proto"))]
@@ -300,7 +300,7 @@ pub fn run(add: impl FnOnce(AdaptersBuilder) -> AdaptersBuilder, program: Progra
             "this program was built without `proto`: build it with --features proto".to_owned(),
         )
         .into()),
-        Command::Completions(completions) => completions.run(),
+        Command::Completions(completions) => completions.run().map(Termination::report),
         Command::Version(version) => with_adapters(add, |adapters| version.run(adapters)),
     };
     log_output::flush();
@@ -354,13 +354,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// Adds the adapters of the program.
 type AddAdapters<'a> = Box<dyn FnOnce(AdaptersBuilder) -> AdaptersBuilder + 'a>;
 
-fn with_adapters(
+fn with_adapters<T: Termination>(
     add: AddAdapters<'_>,
-    command: impl FnOnce(&Adapters) -> anyhow::Result<ExitCode>,
+    command: impl FnOnce(&Adapters) -> anyhow::Result<T>,
 ) -> anyhow::Result<ExitCode> {
     // No adapter runs: their descriptions are enough.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    command(&adapters(&runtime, add)?)
+    command(&adapters(&runtime, add)?).map(Termination::report)
 }
 
 /// Runs a future on a new runtime of this thread.

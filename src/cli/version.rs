@@ -1,6 +1,6 @@
 //! `version`: the source and the features of the build.
 
-use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use clap::Args;
 use serde::Serialize;
@@ -33,7 +33,7 @@ struct Build {
 }
 
 impl Version {
-    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<()> {
         let adapters = adapters.iter().map(|adapter| {
             (adapter.name, adapter.version.as_ref().map(ToString::to_string).unwrap_or_default())
         });
@@ -47,8 +47,7 @@ impl Version {
             features: build_info::features(),
             adapters: adapters.collect(),
         };
-        self.output.print(&build, || text(&build))?;
-        Ok(ExitCode::SUCCESS)
+        self.output.print(&build, || text(&build))
     }
 }
 

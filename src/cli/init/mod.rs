@@ -4,7 +4,6 @@ use std::{
     fs::{self, OpenOptions},
     io::Write as _,
     path::PathBuf,
-    process::ExitCode,
 };
 
 use anyhow::Context as _;
@@ -26,7 +25,7 @@ pub(super) struct Init {
 }
 
 impl Init {
-    pub(super) fn run(&self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, adapters: &Adapters) -> anyhow::Result<()> {
         let (directory, program) = (self.directory.display(), super::program::name());
         anyhow::ensure!(
             adapters.find(ADAPTER).is_some(),
@@ -44,9 +43,8 @@ impl Init {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         let [config, test] = paths.map(|path| path.display().to_string());
-        super::print(&format!(
+        Ok(super::print(&format!(
             "{config} denies /admin\n{test} tests it\nTry `{program} test {directory}` and `{program} serve {directory}`\n"
-        ))?;
-        Ok(ExitCode::SUCCESS)
+        ))?)
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use anyhow::Context as _;
@@ -63,7 +62,7 @@ const RESERVED: &str = "abstract alloc as async await become box break build con
     use virtual where while yield";
 
 impl New {
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let is_reserved =
             self.name.starts_with("mixer-adapter") || RESERVED.split(' ').any(|name| name == self.name);
         if is_reserved || !is_valid_name(&self.name) {
@@ -94,11 +93,10 @@ impl New {
             Some(source) => format!("the source tree {}", source.display()),
             None => format!("version {} of the registry", env!("CARGO_PKG_VERSION")),
         };
-        super::print(&format!(
+        Ok(super::print(&format!(
             "Wrote the crate {0}. It depends on mixer-adapter: {dependency}.\n\n  cd {0}\n  cargo test\n  cargo run -- serve\n",
             self.name
-        ))?;
-        Ok(ExitCode::SUCCESS)
+        ))?)
     }
 
     /// Returns the files of the crate with their templates.

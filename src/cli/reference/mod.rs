@@ -5,7 +5,7 @@ mod print;
 mod schema;
 mod topics;
 
-use std::{collections::BTreeMap, ffi::OsStr, process::ExitCode};
+use std::{collections::BTreeMap, ffi::OsStr};
 
 use clap::{
     Arg, Args, Command, ValueEnum,
@@ -77,7 +77,7 @@ enum Format {
 }
 
 impl Reference {
-    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, adapters: &Adapters) -> anyhow::Result<()> {
         let catalogue = Catalogue::new(adapters);
         let selection = Selection::of(self.subject, self.name, &catalogue)?;
         let text = match if self.json { Format::Json } else { self.output } {
@@ -87,8 +87,7 @@ impl Reference {
             Format::Markdown => selection.markdown(&catalogue)?,
             Format::Schema => selection.schema(&catalogue)?,
         };
-        super::print(&text)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(super::print(&text)?)
     }
 }
 

@@ -1,6 +1,6 @@
 mod admin;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueHint};
@@ -128,7 +128,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 impl Source {
     /// Serves until SIGTERM or Ctrl-C; a second signal exits immediately.
-    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let directory = match self.configuration() {
             Some(ConfigUrl::Files(directory)) => directory,
             other => {
@@ -145,8 +145,7 @@ impl Source {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        runtime.block_on(self.serve(files, types, sinks))?;
-        Ok(ExitCode::SUCCESS)
+        runtime.block_on(self.serve(files, types, sinks))
     }
 
     fn configuration(&self) -> Option<&ConfigUrl> {

@@ -8,7 +8,6 @@ use std::{
     fmt::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::ExitCode,
     time::Duration,
 };
 
@@ -57,10 +56,9 @@ pub(super) struct Tour {
 }
 
 impl Tour {
-    pub(super) fn run(&self, program: Program) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, program: Program) -> anyhow::Result<()> {
         if self.install {
-            super::print(&format!("{}\n", self.installed()?.display()))?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(super::print(&format!("{}\n", self.installed()?.display()))?);
         }
         let demonstration = program.tour.filter(|_| self.config.is_none());
         let folder =
@@ -96,8 +94,7 @@ impl Tour {
             }
             ended
         })?;
-        super::print("stopped\n")?;
-        Ok(ExitCode::SUCCESS)
+        Ok(super::print("stopped\n")?)
     }
 
     /// Starts everything, shows it, and waits until a process ends.
