@@ -50,6 +50,17 @@ pub(super) struct Undecided<'r> {
     pub(super) now: Duration,
 }
 
+impl Undecided<'_> {
+    /// Adds the state of the limit to the answer if the request wants it.
+    pub(super) fn with_limit(self, grant: Grant, remaining: i64, reset_after: Option<Duration>) -> Grant {
+        if !self.request.report_limit {
+            return grant;
+        }
+        let Limit { max: max_amount, valid: window } = self.limit;
+        grant.with_limit(LimitState { max_amount, remaining, window, reset_after })
+    }
+}
+
 impl Fallback {
     /// Creates the decisions of a handler. Ids of reports count from `first_id`; no other handler may use them.
     pub(super) fn new(on_error: OnError, metrics: &Metrics, first_id: u64) -> Self {
@@ -128,15 +139,7 @@ impl Fallback {
             let outcome = if grant.granted() > 0 { "granted" } else { "denied" };
             self.decided.with([undecided.instance, outcome]).inc();
         }
-        if !request.report_limit {
-            return grant;
-        }
-        grant.with_limit(LimitState {
-            max_amount: limit.max,
-            remaining: 0,
-            window: limit.valid,
-            reset_after: None,
-        })
+        undecided.with_limit(grant, 0, None)
     }
 
     /// Grants from the share of this server.

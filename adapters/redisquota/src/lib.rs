@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mixer_adapter_core::{Adapter, AdapterError, Call, Context, Grant, Handle, LimitState, QuotaRequest};
+use mixer_adapter_core::{Adapter, AdapterError, Call, Context, Grant, Handle, QuotaRequest};
 use mixer_adapter_quota::{Dedup, Limit, Limits, SharedFingerprint};
 use mixer_adapter_redis::{CLOCK, Client, ClientError, Connector};
 use mixer_adapter_templates::{Quota, quota};
@@ -162,7 +162,7 @@ impl RedisQuota {
                 known.unwrap_or_else(|| self.shared.fallback.decide(undecided, divided, &self.repeated))
             );
         };
-        let grant = grant(counted, request, limit);
+        let grant = grant(counted, undecided);
         if let Some(known) = known {
             return Ok(grant.limit().map_or(known, |state| known.with_limit(state)));
         }
@@ -290,15 +290,7 @@ impl RedisQuota {
         let valid = if request.amount > 0 { valid } else { Duration::ZERO };
         let grant = Grant::amount(request.amount.abs()).valid_for(valid);
         self.repeated.store(instance, request, grant, now);
-        if !request.report_limit {
-            return grant;
-        }
-        grant.with_limit(LimitState {
-            max_amount: limit.max,
-            remaining: leased.remaining,
-            window: limit.valid,
-            reset_after: Some(leased.reset_after),
-        })
+        undecided.with_limit(grant, leased.remaining, Some(leased.reset_after))
     }
 }
 
@@ -338,19 +330,12 @@ fn given_lease(counted: &Counted, call: &CounterCall) -> Given {
 }
 
 /// Returns the answer to a call that Redis counted.
-fn grant(counted: Counted, request: &QuotaRequest, limit: Limit) -> Grant {
+fn grant(counted: Counted, undecided: Undecided<'_>) -> Grant {
+    let Undecided { request, limit, .. } = undecided;
     // Past the limit the whole amount is granted, although Redis reduces amounts that are too large to count.
     let granted = if request.past_limit && request.amount > 0 { request.amount } else { counted.granted };
     let grant = Grant::amount(granted).valid_for(counted.valid);
-    if !request.report_limit {
-        return grant;
-    }
-    grant.with_limit(LimitState {
-        max_amount: limit.max,
-        remaining: (limit.max - counted.used).max(0),
-        window: limit.valid,
-        reset_after: Some(counted.reset_after),
-    })
+    undecided.with_limit(grant, (limit.max - counted.used).max(0), Some(counted.reset_after))
 }
 
 impl Adapter for RedisQuota {
