@@ -182,11 +182,11 @@ impl RedisQuota {
         was_away: bool,
         wait: Duration,
     ) -> Option<Counted> {
-        let Undecided { instance, now, .. } = undecided;
+        let Undecided { instance, leased, now, .. } = undecided;
         // Dropped with the call when its deadline passes.
         let mut taking = leases.filter(|_| call.trip.wanted > 0).map(|leases| Taking {
             leases,
-            counter: call.counter,
+            counter: leased.counter,
             id: call.trip.id,
             was_sent: false,
         });
@@ -211,7 +211,7 @@ impl RedisQuota {
             Ok(counted) => {
                 self.counts.trip_seconds.with([instance]).observe(begin.elapsed().as_secs_f64());
                 if let Some(taking) = &taking {
-                    taking.leases.lock().taken(call.counter, &call.trip, given_lease(counted, &call), now);
+                    taking.leases.lock().taken(leased.counter, &call.trip, given_lease(counted, &call), now);
                 }
                 self.note_counted(counted, call.amount, undecided, was_away);
             }
@@ -238,10 +238,11 @@ impl RedisQuota {
         }
         let least = if call.best_effort { 1 } else { call.amount };
         // A lease is at most a hundredth of the limit.
-        let most = call.amount.saturating_add(call.trip.wanted.min(call.max / 100));
+        let most = call.amount.saturating_add(call.trip.wanted.min(call.leased.max / 100));
         // Until the amount is reserved, so that no other trip takes a lease.
         let leases = leases.map(|leases| leases.lock());
-        self.shared.fallback.reserve(undecided, least..=most, self.divided(leases.as_deref(), call.counter))
+        let divided = self.divided(leases.as_deref(), call.leased.counter);
+        self.shared.fallback.reserve(undecided, least..=most, divided)
     }
 
     /// Notes the state of a counter after a call for `amount`, for refusals because of leases and for the share of this server.
@@ -310,11 +311,10 @@ impl Drop for Taking<'_> {
 
 /// Grants a call from a lease or gives it back to one, or returns the trip that is necessary.
 fn take(leases: &mut Leases, quota: &str, call: &CounterCall, now: Duration) -> Served {
-    let leased = Leased { counter: call.counter, window: call.window, max: call.max };
     if call.amount > 0 {
-        leases.request(leased, quota, call.amount, now)
+        leases.request(call.leased, quota, call.amount, now)
     } else {
-        leases.release(leased, call.amount.saturating_neg(), now)
+        leases.release(call.leased, call.amount.saturating_neg(), now)
     }
 }
 
@@ -323,8 +323,8 @@ fn given_lease(counted: &Counted, call: &CounterCall) -> Given {
     Given {
         amount,
         life,
-        window_end: matches!(call.window, Window::Fixed(_)).then_some(counted.valid),
-        remaining: (call.max - counted.used).max(0),
+        window_end: matches!(call.leased.window, Window::Fixed(_)).then_some(counted.valid),
+        remaining: (call.leased.max - counted.used).max(0),
         reset_after: counted.reset_after,
     }
 }

@@ -11,7 +11,6 @@ use mixer_adapter_redis::{
 use super::{
     lease::{Leased, Trip},
     share::Report,
-    window::Window,
 };
 
 const CALL: &str = include_str!("call.lua");
@@ -22,9 +21,7 @@ const MOST: i64 = 1 << 52;
 /// One call of a counter.
 #[derive(Clone, Debug)]
 pub(super) struct CounterCall {
-    pub(super) counter: SharedFingerprint,
-    pub(super) window: Window,
-    pub(super) max: i64,
+    pub(super) leased: Leased,
     pub(super) amount: i64,
     pub(super) best_effort: bool,
     pub(super) past_limit: bool,
@@ -38,11 +35,9 @@ pub(super) struct CounterCall {
 
 impl CounterCall {
     /// Creates the call of a trip without an amount.
-    pub(super) fn of_trip(Leased { counter, window, max }: Leased, trip: Trip) -> Self {
+    pub(super) fn of_trip(leased: Leased, trip: Trip) -> Self {
         Self {
-            counter,
-            window,
-            max,
+            leased,
             amount: 0,
             best_effort: false,
             past_limit: false,
@@ -122,7 +117,7 @@ impl Store {
 
     fn invocation(&self, call: &CounterCall) -> ScriptInvocation<'_> {
         // Braces: all keys of a call are in one slot of a cluster.
-        let counter = format!("{}:{{{:032x}}}", self.client.key_prefix(), call.counter.0);
+        let counter = format!("{}:{{{:032x}}}", self.client.key_prefix(), call.leased.counter.0);
         let (answer, stored) = call.repeatable.map_or((0, Duration::ZERO), |(id, stored)| (id.0, stored));
         let (slots, leases) = (format!("{counter}:slots"), format!("{counter}:leases"));
         let answer = format!("{counter}:{answer:032x}");
@@ -132,9 +127,9 @@ impl Store {
             .key(slots)
             .key(leases)
             .key(answer)
-            .arg(call.window.tick())
-            .arg(call.window.ticks())
-            .arg(call.max.min(MOST))
+            .arg(call.leased.window.tick())
+            .arg(call.leased.window.ticks())
+            .arg(call.leased.max.min(MOST))
             .arg(call.amount.clamp(-MOST, MOST))
             .arg(u8::from(call.best_effort))
             .arg(u8::from(call.past_limit))
