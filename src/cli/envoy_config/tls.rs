@@ -79,27 +79,25 @@ pub(super) struct ClientTls<'a> {
 impl EnvoyTlsArgs {
     /// TLS of connections to this server; `None` for plain text.
     pub(super) fn server<'a>(&'a self, address: &'a str) -> Option<ClientTls<'a>> {
-        let tls = ClientTls::new(self.server_ca_file.as_deref()?, address, self.server_san.as_deref());
-        Some(ClientTls {
-            certificate: self.envoy_cert_file.as_deref(),
-            key: self.envoy_key_file.as_deref(),
-            ..tls
-        })
+        let identity = [&self.envoy_cert_file, &self.envoy_key_file].map(Option::as_deref);
+        let san = self.server_san.as_deref();
+        Some(ClientTls::new(self.server_ca_file.as_deref()?, identity, address, san))
     }
 
     /// TLS of connections to the service behind Envoy; `None` for plain text.
     pub(super) fn upstream<'a>(&'a self, address: &'a str) -> Option<ClientTls<'a>> {
-        let tls = ClientTls::new(self.upstream_ca_file.as_deref()?, address, None);
-        Some(ClientTls {
-            certificate: self.upstream_cert_file.as_deref(),
-            key: self.upstream_key_file.as_deref(),
-            ..tls
-        })
+        let identity = [&self.upstream_cert_file, &self.upstream_key_file].map(Option::as_deref);
+        Some(ClientTls::new(self.upstream_ca_file.as_deref()?, identity, address, None))
     }
 }
 
 impl<'a> ClientTls<'a> {
-    fn new(authorities: &'a Path, address: &'a str, san: Option<&'a str>) -> Self {
+    fn new(
+        authorities: &'a Path,
+        [certificate, key]: [Option<&'a Path>; 2],
+        address: &'a str,
+        san: Option<&'a str>,
+    ) -> Self {
         let host = if socket_path(address).is_some() { "localhost" } else { host_and_port(address).0 };
         let san = san.unwrap_or(host);
         let san_type = match san.parse::<IpAddr>() {
@@ -108,6 +106,6 @@ impl<'a> ClientTls<'a> {
             Err(_) => "DNS",
         };
         let sni = Some(host).filter(|host| host.parse::<IpAddr>().is_err());
-        Self { authorities, certificate: None, key: None, sni, san, san_type }
+        Self { authorities, certificate, key, sni, san, san_type }
     }
 }
