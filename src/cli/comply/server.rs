@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use futures_util::future::join_all;
-use prost::{Message, bytes::Bytes};
+use prost::bytes::Bytes;
 use prost_reflect::{MessageDescriptor, ReflectMessage as _};
 use tokio::time::timeout;
 use tonic::{Code, Status};
@@ -100,15 +100,6 @@ impl Server<'_> {
         Ok(())
     }
 
-    async fn rpc<T: Message + Default>(
-        &self,
-        method: &'static str,
-        request: &impl Message,
-    ) -> Result<T, Failure> {
-        let answer = self.client.rpc(method, request).await;
-        answer.map_err(|status| failure(&status))
-    }
-
     /// Skips a rule about sessions if the server has none.
     async fn has_sessions(&self) -> Outcome {
         match self.close_session("").await {
@@ -141,20 +132,19 @@ impl Subject for Server<'_> {
     async fn create_session(&self, config: Option<&Any>) -> Result<String, Failure> {
         let request =
             CreateSessionRequest { adapter_config: config.cloned(), ..CreateSessionRequest::default() };
-        let answer: CreateSessionResponse = self.rpc(CREATE_SESSION, &request).await?;
+        let answer: CreateSessionResponse = self.client.rpc(CREATE_SESSION, &request).await?;
         accepted(answer.status.unwrap_or_default())?;
         Ok(answer.session_id)
     }
 
     async fn close_session(&self, id: &str) -> Result<(), Failure> {
         let request = CloseSessionRequest { session_id: id.to_owned() };
-        let answer: CloseSessionResponse = self.rpc(CLOSE_SESSION, &request).await?;
+        let answer: CloseSessionResponse = self.client.rpc(CLOSE_SESSION, &request).await?;
         accepted(answer.status.unwrap_or_default())
     }
 
     async fn send(&self, template: &DynamicTemplate, request: Bytes) -> Result<Answer, Failure> {
-        let answer = self.client.call(template.path(), request).await;
-        Answer::decode(template, &answer.map_err(|status| failure(&status))?)
+        Answer::decode(template, &self.client.call(template.path(), request).await?)
     }
 
     async fn send_all(&self, template: &DynamicTemplate, requests: Vec<Bytes>, times: Repeats) -> Vec<Asked> {
@@ -177,19 +167,21 @@ impl Subject for Server<'_> {
     }
 }
 
-fn failure(status: &Status) -> Failure {
-    let kind = match status.code() {
-        Code::DeadlineExceeded => FailureKind::Silent,
-        Code::InvalidArgument => FailureKind::Refused,
-        _ => FailureKind::Failed,
-    };
-    Failure { fields: None, ..Failure::new(kind, status.code(), status.message()) }
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let kind = match status.code() {
+            Code::DeadlineExceeded => FailureKind::Silent,
+            Code::InvalidArgument => FailureKind::Refused,
+            _ => FailureKind::Failed,
+        };
+        Self { fields: None, ..Self::new(kind, status.code(), status.message()) }
+    }
 }
 
 fn accepted(status: proto::Status) -> Result<(), Failure> {
     match status.code {
         0 => Ok(()),
-        code => Err(failure(&Status::new(Code::from(code), status.message))),
+        code => Err(Status::new(Code::from(code), status.message).into()),
     }
 }
 
@@ -201,8 +193,8 @@ async fn takes_its_configuration(server: &Server<'_>) -> Outcome {
         anyhow!("{text} is rejected: {failure}")
     };
     let request = ValidateRequest { adapter_config: config.clone(), ..ValidateRequest::default() };
-    let answer: ValidateResponse = server.rpc(VALIDATE, &request).await.map_err(refused)?;
-    let Some(status) = answer.status else {
+    let answer = server.client.rpc::<ValidateResponse>(VALIDATE, &request).await;
+    let Some(status) = answer.map_err(|status| refused(status.into()))?.status else {
         bail!("the answer of Validate has no status, on which a real Mixer crashes");
     };
     accepted(status).map_err(refused)?;
