@@ -28,14 +28,12 @@ impl Attributes {
     pub(super) fn split(
         &self,
         values: &BTreeMap<String, Value>,
-        monitored: Option<(&str, &BTreeMap<String, Value>)>,
+        (resource_type, dimensions): (&str, &BTreeMap<String, Value>),
     ) -> (Bytes, Vec<KeyValue>) {
         let (mut resource, attributes) = self.partition(values);
-        if let Some((resource_type, dimensions)) = monitored {
-            resource.extend(present(dimensions));
-            if !resource_type.is_empty() {
-                resource.push(attribute("monitored_resource_type", resource_type));
-            }
+        resource.extend(present(dimensions));
+        if !resource_type.is_empty() {
+            resource.push(attribute("monitored_resource_type", resource_type));
         }
         (self.resource(resource), attributes)
     }

@@ -107,7 +107,7 @@ impl Handle<LogEntry> for Otlp {
     async fn handle(&self, entries: Call<Vec<logentry::InstanceMsg>>) -> Result<(), AdapterError> {
         for entry in entries.iter() {
             let monitored = (&*entry.monitored_resource_type, &entry.monitored_resource_dimensions);
-            let (resource, attributes) = self.attributes.split(&entry.variables, Some(monitored));
+            let (resource, attributes) = self.attributes.split(&entry.variables, monitored);
             self.log_records.add(resource, &log_record(entry, attributes), 1);
         }
         Ok(())

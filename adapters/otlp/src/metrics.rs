@@ -101,7 +101,7 @@ impl Metrics {
         let amount = amount(instance.value.as_ref())
             .map_err(|source| InstanceError::Value { instance: instance.name.clone(), source })?;
         let monitored = (&*instance.monitored_resource_type, &instance.monitored_resource_dimensions);
-        let (resource, attributes) = attributes.split(&instance.dimensions, Some(monitored));
+        let (resource, attributes) = attributes.split(&instance.dimensions, monitored);
         let labels = Labels { resource, attributes }.encode_to_vec();
         recorder
             .series
