@@ -13,12 +13,6 @@ pub(crate) struct ReferencedAttribute {
     pub(crate) condition: &'static str,
 }
 
-impl ReferencedAttribute {
-    pub(super) fn is_absent(&self) -> bool {
-        self.condition == "ABSENCE"
-    }
-}
-
 /// Decodes the referenced attributes of an answer. An index that is not in the dictionary is shown as such.
 pub(crate) fn decode(encoded: &ReferencedAttributes) -> Vec<ReferencedAttribute> {
     let references = encoded.attribute_matches.iter().map(|found| ReferencedAttribute {

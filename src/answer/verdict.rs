@@ -46,7 +46,7 @@ impl Verdict {
     pub fn references(&self) -> Vec<String> {
         let references = self.references.iter().flatten().map(|reference| {
             let key = reference.key.as_ref().map(|key| format!("[{key:?}]")).unwrap_or_default();
-            let absent = if reference.is_absent() { " (absent)" } else { "" };
+            let absent = if reference.condition == "ABSENCE" { " (absent)" } else { "" };
             format!("{}{key}{absent}", reference.name)
         });
         let mut references: Vec<String> = references.collect();
