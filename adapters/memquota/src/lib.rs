@@ -97,16 +97,6 @@ impl MemQuota {
         Self { limits, state }
     }
 
-    /// Returns the number of calls that were denied because the maximum number of counters was reached.
-    pub fn refused(&self) -> u64 {
-        self.state.counters.refused()
-    }
-
-    /// Returns the number of answers that were dropped before `min_deduplication_duration`, because there were too many.
-    pub fn forgotten(&self) -> u64 {
-        self.state.dedup.forgotten()
-    }
-
     /// Answers a call; `now` is the time since the state was created.
     fn answer(
         &self,
