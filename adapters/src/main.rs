@@ -1,21 +1,13 @@
 //! The server with all adapters that come with it.
 
-#[cfg(feature = "authzen")]
-use mixer_adapters::authzen::AuthZen;
-#[cfg(feature = "extauthz")]
-use mixer_adapters::extauthz::ExtAuthz;
-#[cfg(feature = "otlp")]
-use mixer_adapters::otlp::Otlp;
-#[cfg(feature = "redisquota")]
-use mixer_adapters::redisquota::RedisQuota;
-use mixer_adapters::{
-    denier::Denier, list::List, memquota::MemQuota, noop::Noop, prometheus::Prometheus, stdio::Stdio,
-};
+use mixer_adapters::*;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mixer_adapter::main!(
-    #[cfg(feature = "authzen")] AuthZen, Denier, #[cfg(feature = "extauthz")] ExtAuthz, List, MemQuota, Noop, #[cfg(feature = "otlp")] Otlp, Prometheus, #[cfg(feature = "redisquota")] RedisQuota, Stdio;
+    #[cfg(feature = "authzen")] authzen::AuthZen, denier::Denier, #[cfg(feature = "extauthz")] extauthz::ExtAuthz, list::List,
+    memquota::MemQuota, noop::Noop, #[cfg(feature = "otlp")] otlp::Otlp, prometheus::Prometheus,
+    #[cfg(feature = "redisquota")] redisquota::RedisQuota, stdio::Stdio;
     sample = include_str!("../config/sample.yaml"), tour = include_str!("../tour.yaml")
 );
