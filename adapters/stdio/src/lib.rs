@@ -51,12 +51,6 @@ pub struct Stdio {
 }
 
 impl Stdio {
-    /// How many lines for this handler's stream or file were lost since it was opened: no room to wait, or a failure to
-    /// write.
-    pub fn lost(&self) -> u64 {
-        self.writer.lost()
-    }
-
     fn write<'a>(&self, lines: impl Iterator<Item = Line<'a>>) -> Result<(), AdapterError> {
         let mut text = String::new();
         for line in lines.filter(|line| line.level >= self.levels.output) {

@@ -157,7 +157,7 @@ async fn a_file_that_takes_nothing_blocks_nobody_and_what_is_lost_is_counted() {
             told += lines;
         }
     }
-    let lost = handler.lost();
+    let lost = handler.writer.lost();
     assert!(lost > 0);
     assert_eq!(told, lost);
 
@@ -175,7 +175,7 @@ async fn lines_that_cannot_be_written_are_counted_and_reported() {
     let handler = open(file_params(Stream::File, Path::new("/dev/full"))).await.unwrap();
     // The writer can fail before or after the call returns.
     let first = log(&handler, vec![entry("a", "INFO"); 3]).await;
-    while handler.lost() == 0 {
+    while handler.writer.lost() == 0 {
         tokio::task::yield_now().await;
     }
     let error = first.and(log(&handler, vec![]).await).unwrap_err();
