@@ -28,7 +28,7 @@ use super::{
 /// continues its counts; in the original, too, only changed metrics were reset.
 #[derive(Debug)]
 pub(super) struct Exporter {
-    address: String,
+    pub(super) address: String,
     metrics: Metrics,
     families: Arc<Families>,
     /// The bytes that the labels of further series may have.
@@ -56,7 +56,8 @@ const RETENTION: RetentionLimits = RetentionLimits::new(16 << 20, Duration::from
 #[derive(Debug)]
 pub(super) struct Lease {
     exporter: Arc<Exporter>,
-    runtime: Handle,
+    /// Runs background work of the handler, off the threads that serve calls.
+    pub(super) runtime: Handle,
 }
 
 impl Exporter {
@@ -65,10 +66,6 @@ impl Exporter {
         let families = Arc::new(Families::new(RETENTION));
         let free_bytes = Arc::new(Semaphore::new(LABEL_BYTES));
         Self { address, metrics, families, free_bytes, serving: Mutex::default() }
-    }
-
-    pub(super) fn address(&self) -> &str {
-        &self.address
     }
 
     /// Returns the address of the page, with the chosen port if the configured one is 0.
@@ -89,7 +86,7 @@ impl Exporter {
                 })?)
             }
         };
-        let runtime = server.runtime().clone();
+        let runtime = server.runtime.clone();
         serving.leases += 1;
         Ok(Lease { exporter: self.clone(), runtime })
     }
@@ -105,11 +102,6 @@ impl Lease {
     pub(super) fn family(&self, definition: Definition, help: String) -> FamilyLease {
         let Exporter { families, free_bytes, .. } = &*self.exporter;
         family(families, free_bytes, definition, help, Instant::now())
-    }
-
-    /// Runs background work of the handler, off the threads that serve calls.
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
     }
 }
 
@@ -179,7 +171,7 @@ mod tests {
 
     fn shown(families: &Families, now: Instant) -> Vec<String> {
         let families = contents(families, now).families.into_iter();
-        families.map(|family| family.definition().name.clone()).collect()
+        families.map(|family| family.definition.name.clone()).collect()
     }
 
     fn open(families: &Arc<Families>, name: &str, now: Instant) -> FamilyLease {

@@ -19,7 +19,7 @@ pub(super) const LABEL_BYTES: usize = 32 << 20;
 /// A metric, shared by the handlers that update it.
 #[derive(Debug)]
 pub(super) struct Family {
-    definition: Definition,
+    pub(super) definition: Definition,
     /// By the labels in the format of the page.
     pub(super) series: SeriesSet<str>,
     help: Mutex<String>,
@@ -38,10 +38,6 @@ impl Family {
     pub(super) fn new(definition: Definition, free_bytes: Arc<Semaphore>) -> Self {
         let series = SeriesSet::new(definition.name.clone(), definition.kind.clone(), free_bytes);
         Self { definition, series, help: Mutex::default() }
-    }
-
-    pub(super) fn definition(&self) -> &Definition {
-        &self.definition
     }
 
     /// Sets the help text. The handler that was opened last determines it.

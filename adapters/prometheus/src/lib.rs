@@ -83,7 +83,7 @@ impl Prometheus {
         let lease = exporter.lease().map_err(|error| {
             AdapterError::unavailable(format!(
                 "metrics cannot be served on {}: {error}; {LISTEN} sets another address",
-                exporter.address()
+                exporter.address
             ))
         })?;
         lease.warn_of_changes(settings.metrics.iter().map(|metric| &metric.definition));
@@ -98,7 +98,7 @@ impl Prometheus {
         let mut sweeping = JoinSet::new();
         if let Some(expiry) = &settings.expiry {
             let families = metrics.values().map(|recorder| recorder.family.state().clone()).collect();
-            sweeping.spawn_on(sweep(families, expiry.check_interval), lease.runtime());
+            sweeping.spawn_on(sweep(families, expiry.check_interval), &lease.runtime);
         }
         let expiry = settings.expiry.map(|expiry| expiry.after);
         Ok(Self { metrics, expiry, _sweeping: sweeping, _lease: lease })
@@ -117,7 +117,7 @@ impl Prometheus {
         let amount = amount(instance.value.as_ref())
             .map_err(|source| InstanceError::Value { instance: instance.name.clone(), source })?;
         labels.clear();
-        let names = &family.definition().labels;
+        let names = &family.definition.labels;
         write_labels(labels, names.iter().zip(&recorder.dimensions), &instance.dimensions);
         let expires = self.expiry.map(|expiry| now + expiry);
         family

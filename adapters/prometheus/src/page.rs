@@ -33,14 +33,14 @@ pub(super) fn lines(contents: Contents, now: Instant) -> impl Iterator<Item = St
 
 fn family_lines(family: Arc<Family>, now: Instant) -> impl Iterator<Item = String> + Send {
     let samples = family.series.samples(now);
-    let kind = match family.definition().kind {
+    let kind = match family.definition.kind {
         Kind::Gauge => "gauge",
         Kind::Counter => "counter",
         Kind::Distribution(_) => "histogram",
     };
-    let head = (!samples.is_empty()).then(|| head(&family.definition().name, &family.help(), kind));
+    let head = (!samples.is_empty()).then(|| head(&family.definition.name, &family.help(), kind));
     let values = samples.into_iter().flat_map(move |(labels, sample)| {
-        let name = &family.definition().name;
+        let name = &family.definition.name;
         let one = match sample {
             Sample::Gauge(value) => Some(line(name, "", &labels, None, value)),
             Sample::Counter { whole, rest } => Some(line(name, "", &labels, None, rest + whole as f64)),
@@ -63,7 +63,7 @@ fn own_lines(contents: &Contents) -> Vec<String> {
         for (reason, text) in Dropped::ALL {
             let count = family.series.dropped(reason);
             if count > 0 {
-                let labels = format!("metric=\"{}\",reason=\"{text}\"", family.definition().name);
+                let labels = format!("metric=\"{}\",reason=\"{text}\"", family.definition.name);
                 lines.push(line(&dropped, "", &labels, None, count as f64));
             }
         }
@@ -101,7 +101,7 @@ fn distribution(
 ) -> impl Iterator<Item = String> + Send {
     let mut total = 0;
     (0..counts.len() + 2).map(move |index| {
-        let Definition { name, kind, .. } = family.definition();
+        let Definition { name, kind, .. } = &family.definition;
         match (counts.get(index), kind) {
             (Some(count), Kind::Distribution(bounds)) => {
                 total += count;

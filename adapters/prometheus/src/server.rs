@@ -45,7 +45,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
 /// A running server; it stops when this is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     stop: Option<DropGuard>,
     thread: Option<JoinHandle<()>>,
 }
@@ -81,10 +81,6 @@ impl Server {
         })?;
         tracing::info!("Prometheus endpoint on http://{address}{PATH}");
         Ok(Self { address, runtime: handle, stop: Some(stop.drop_guard()), thread: Some(thread) })
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
     }
 }
 
