@@ -90,7 +90,7 @@ impl Entries {
     /// Estimates the memory of compiled expressions in bytes.
     pub(super) fn compiled_bytes(&self) -> usize {
         match self {
-            Self::Patterns(patterns) => patterns.compiled_bytes(),
+            Self::Patterns(patterns) => patterns.compiled_bytes,
             Self::Strings(_) | Self::CaseInsensitive(_) | Self::Addresses(_) => 0,
         }
     }

@@ -45,13 +45,13 @@ pub(super) enum FetchError {
 /// Fetches one list, each time over a new connection.
 #[derive(Clone, Debug)]
 pub(super) struct Fetcher {
-    url: Uri,
+    pub(super) url: Uri,
     timeout: Duration,
     client: HttpClient,
     access: Access,
     tls: Arc<SystemClient>,
     /// Limits that are shared with other handlers; none for configurations of the operator.
-    shared: Option<Arc<Shared>>,
+    pub(super) shared: Option<Arc<Shared>>,
 }
 
 impl Fetcher {
@@ -72,14 +72,6 @@ impl Fetcher {
             client
         };
         Self { url, timeout, client, access, tls: Arc::default(), shared: None }
-    }
-
-    pub(super) fn url(&self) -> &Uri {
-        &self.url
-    }
-
-    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
-        self.shared.as_ref()
     }
 
     /// Waits until the host of the list may be asked.

@@ -34,7 +34,7 @@ pub(super) struct PatternSet {
     parts: Option<AhoCorasick>,
     expressions: Option<Regex>,
     /// An estimate of the memory of compiled expressions in bytes.
-    compiled_bytes: usize,
+    pub(super) compiled_bytes: usize,
 }
 
 impl PatternSet {
@@ -79,11 +79,6 @@ impl PatternSet {
             expressions,
             compiled_bytes,
         })
-    }
-
-    /// Returns about how much memory the compiled patterns take, in bytes.
-    pub(super) fn compiled_bytes(&self) -> usize {
-        self.compiled_bytes
     }
 
     /// Returns whether any pattern matches a text.
@@ -310,7 +305,7 @@ mod tests {
                 assert!(!compiled.is_match("something/else"));
                 set = Some(compiled);
             });
-            let (known, allocated) = (set.unwrap().compiled_bytes(), allocated.bytes_current as usize);
+            let (known, allocated) = (set.unwrap().compiled_bytes, allocated.bytes_current as usize);
             assert!(known * 2 + 16_384 >= allocated, "{}: {known} of {allocated} bytes", patterns[0]);
             assert!(known <= 2_000_000.max(allocated * 20), "{}: {known} for {allocated}", patterns[0]);
         }

@@ -190,13 +190,13 @@ impl Refresher {
         match changed {
             Ok(None) => current.extend(valid_until),
             Ok(Some(list)) => {
-                tracing::info!(url = %self.fetcher.url(), "list fetched");
+                tracing::info!(url = %self.fetcher.url, "list fetched");
                 current.replace(list, valid_until);
             }
             Err(error) => {
                 self.failed.add(1);
                 self.over_memory.add(error.is_over_memory().into());
-                let reason = format!("fetching {} failed: {error}", self.fetcher.url());
+                let reason = format!("fetching {} failed: {error}", self.fetcher.url);
                 if current.fail(reason.clone()) {
                     tracing::warn!("{reason}; the list is unchanged")
                 } else {
@@ -208,7 +208,7 @@ impl Refresher {
 
     /// Fetches the list. Returns `None` if it is unchanged.
     async fn fetch_changed(&self) -> Result<Option<FetchedList>, RefreshError> {
-        let memory = self.fetcher.shared().map(|shared| shared.memory());
+        let memory = self.fetcher.shared.as_ref().map(|shared| shared.memory());
         let body = self.fetcher.fetch(memory.as_ref()).await?;
         let fingerprint = fingerprint(&body);
         if self.fingerprint() == Some(fingerprint) {
@@ -220,7 +220,7 @@ impl Refresher {
         };
         let mut bytes = Entries::max_bytes(self.entry_type, &body);
         count(body.len() + bytes)?;
-        let _reading = match self.fetcher.shared() {
+        let _reading = match &self.fetcher.shared {
             Some(shared) => shared.reading.acquire().await.ok(),
             None => None,
         };
@@ -246,7 +246,7 @@ impl Refresher {
         {
             self.slowness_logged = true;
             tracing::warn!(
-                url = log_text(self.fetcher.url()),
+                url = log_text(&self.fetcher.url),
                 ?refresh_interval,
                 suppressed,
                 "list is refreshed less often than its refresh_interval: all handlers together ask a host ten times a second at most"
