@@ -15,7 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub struct ConfigProto {
     file: FileDescriptor,
-    inputs: Vec<PathBuf>,
+    /// The files it was read from.
+    pub(crate) inputs: Vec<PathBuf>,
 }
 
 impl ConfigProto {
@@ -90,11 +91,6 @@ impl {root}::adapter::Config for Params {{
 "
             ),
         ))
-    }
-
-    /// Returns the files it was read from.
-    pub(crate) fn inputs(&self) -> &[PathBuf] {
-        &self.inputs
     }
 
     /// Writes `<package>.rs`, `<package>.bin` and `<package>.comments`.

@@ -73,7 +73,8 @@ fn keep_encoded(messages: &mut [DescriptorProto], parent: &str, fields: &[&str])
 /// The standard templates.
 pub(crate) struct Templates {
     templates: Vec<Template>,
-    inputs: Vec<PathBuf>,
+    /// The files they were read from.
+    pub(crate) inputs: Vec<PathBuf>,
 }
 
 impl Templates {
@@ -90,11 +91,6 @@ impl Templates {
         inputs.sort();
         let templates = inputs.iter().map(Template::open).collect::<Result<_, _>>()?;
         Ok(Self { templates, inputs })
-    }
-
-    /// Returns the files they were read from.
-    pub(crate) fn inputs(&self) -> &[PathBuf] {
-        &self.inputs
     }
 
     /// Writes the files listed at [`crate::templates`].

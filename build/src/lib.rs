@@ -102,7 +102,7 @@ pub fn adapter(config_proto: impl AsRef<Path>) {
     finish(|| {
         rust::check_dependencies()?;
         let config = ConfigProto::open(config_proto)?;
-        rerun_if_changed(config.inputs());
+        rerun_if_changed(&config.inputs);
         config.write(&Output::of_build_script()?)
     });
 }
@@ -114,7 +114,7 @@ pub fn template(template_proto: impl AsRef<Path>) {
     finish(|| {
         rust::check_dependencies()?;
         let template = Template::open(template_proto)?;
-        rerun_if_changed(template.inputs());
+        rerun_if_changed(&template.inputs);
         template.write(&Output::of_build_script()?)
     });
 }
@@ -169,7 +169,7 @@ pub fn descriptors(file: &str, names: &[&str]) {
 pub fn templates(folder: impl AsRef<Path>) {
     finish(|| {
         let templates = Templates::open(folder.as_ref())?;
-        rerun_if_changed(templates.inputs());
+        rerun_if_changed(&templates.inputs);
         templates.write(&Output::of_build_script()?)
     });
 }

@@ -32,7 +32,8 @@ pub struct Template {
     model: Model,
     service_proto: String,
     service: FileDescriptor,
-    inputs: Vec<PathBuf>,
+    /// The files it was read from.
+    pub(crate) inputs: Vec<PathBuf>,
 }
 
 impl Template {
@@ -97,11 +98,6 @@ impl Template {
         let messages = rust::package(self.package(), &descriptor_set::with_imports(&self.service))?;
         let setters = set_field::generate(&messages);
         Ok(rust::file(self.package(), &format!("{messages}{setters}{}", Declaration(&self.model))))
-    }
-
-    /// Returns the files it was read from.
-    pub(crate) fn inputs(&self) -> &[PathBuf] {
-        &self.inputs
     }
 
     /// Writes `<package>.rs`, `<package>.bin` and `<package>.comments`.
