@@ -76,7 +76,7 @@ pub(super) async fn test(mut server: Server<'_>, mut run: Run<'_>) -> Vec<Tested
     run.rule("checks-have-an-opinion", async { common::checks_have_an_opinion(surveys) }).await;
     run.rule("quota-grants", async { common::quota_grants(surveys) }).await;
     run.rule("cancelled-calls-leave-nothing", common::cancelled_calls_leave_nothing(server, surveys)).await;
-    run.finish()
+    run.tested
 }
 
 impl Server<'_> {

@@ -46,7 +46,7 @@ pub(super) async fn test(suite: &Suite<'_>, mut run: Run<'_>) -> Vec<Tested> {
     run.rule("panics-are-contained", panics_are_contained(suite, surveys)).await;
     run.rule("deadlines-are-honoured", deadlines_are_honoured(suite, surveys)).await;
     run.rule("calls-are-counted", calls_are_counted(suite)).await;
-    run.finish()
+    run.tested
 }
 
 fn descriptors(suite: &Suite<'_>) -> Outcome {

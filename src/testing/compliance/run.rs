@@ -57,7 +57,7 @@ pub(crate) struct Run<'a> {
     end: Instant,
     /// Why no further rule is tested.
     stopped: Option<&'static str>,
-    tested: Vec<Tested>,
+    pub(crate) tested: Vec<Tested>,
 }
 
 impl<'a> Run<'a> {
@@ -130,10 +130,5 @@ impl<'a> Run<'a> {
     /// Returns the time for one of several parts of the suite of similar length.
     pub(crate) fn share(&self) -> Duration {
         (self.options.budget / 6).min(Duration::from_secs(10))
-    }
-
-    /// Ends the run.
-    pub(crate) fn finish(self) -> Vec<Tested> {
-        self.tested
     }
 }

@@ -25,17 +25,12 @@ const PIPE: usize = 64 << 10;
 pub(super) struct Backend {
     host: Arc<Host>,
     grpc: GrpcService,
-    faults: Mutex<VecDeque<InjectedFault>>,
+    pub(super) faults: Mutex<VecDeque<InjectedFault>>,
 }
 
 impl Backend {
     pub(super) fn new(host: Arc<Host>) -> Arc<Self> {
         Arc::new(Self { grpc: local_services(host.clone()), host, faults: Mutex::default() })
-    }
-
-    /// Adds a fault for the next call without one.
-    pub(super) fn inject(&self, fault: InjectedFault) {
-        self.faults.lock().push_back(fault);
     }
 
     /// Returns a wire whose connections are served on `runtime`.

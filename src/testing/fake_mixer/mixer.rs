@@ -123,7 +123,7 @@ impl FakeMixer {
     /// Injects a fault into the next gRPC call of an adapter; several faults apply to one call each. Handlers with
     /// `compiledAdapter` are called without gRPC and have no faults.
     pub fn inject(&self, fault: InjectedFault) {
-        self.backend.inject(fault);
+        self.backend.faults.lock().push_back(fault);
     }
 
     /// Replaces the configuration with another one in YAML or JSON. A rejected one changes nothing.
