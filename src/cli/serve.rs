@@ -250,7 +250,7 @@ impl Serve {
             if let Some(warning) = session_warning {
                 readiness.warn(move || warning.lock().clone().into_iter().collect());
             }
-            let hits = server.limit_hits().clone();
+            let hits = server.hits.clone();
             let bound = server.bind(self.listen.clone(), Some(self.admin.clone())).await?;
             let pushes = StreamMemory::new(self.memory().pushes);
             let reload = signals.reload.clone();

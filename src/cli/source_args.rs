@@ -130,7 +130,7 @@ impl SourceArgs {
     ) -> anyhow::Result<SourceSettings> {
         let secured = configuration.config.iter().any(|part| part.url.is_tls());
         let settings = SourceSettings::new(&configuration.default_config_namespace)
-            .tls(secured.then(|| self.security.client(self.client.has_token())).transpose()?)
+            .tls(secured.then(|| self.security.identity.client(self.client.has_token())).transpose()?)
             .skip_bad_resources(self.skip_bad_resources)
             .cache(self.cache()?)
             .longest_wait(self.max_redial_wait)

@@ -37,7 +37,7 @@ pub(super) struct ClientTlsArgs {
 #[command(next_help_heading = "TLS with servers of configuration")]
 pub(super) struct TlsArgs {
     #[command(flatten)]
-    identity: ClientTlsArgs,
+    pub(super) identity: ClientTlsArgs,
 
     /// SANs of peers that may connect to an mcps:// port, such as spiffe://...
     ///
@@ -77,11 +77,6 @@ impl ClientTlsArgs {
 }
 
 impl TlsArgs {
-    /// TLS of outbound connections.
-    pub(super) fn client(&self, has_token: bool) -> Result<Arc<Client>, UsageError> {
-        self.identity.client(has_token)
-    }
-
     /// TLS of a listener.
     pub(super) fn server(&self) -> Result<Arc<Server>, UsageError> {
         let access = AccessSettings { allow: self.mcp_allow.clone(), file: self.mcp_allow_file.clone() };

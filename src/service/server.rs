@@ -68,7 +68,8 @@ pub struct Server {
     tls: Option<Arc<tls::Server>>,
     authorization: Arc<Authorization>,
     admin: AdminSecurity,
-    hits: Arc<LimitHits>,
+    /// How often the limits of its ports were hit, which it has a metric of.
+    pub(crate) hits: Arc<LimitHits>,
 }
 
 mixer_adapter_core::framework::debug_fields!(Server { host, options });
@@ -91,11 +92,6 @@ impl Server {
             admin: AdminSecurity::default(),
             hits: Arc::default(),
         }
-    }
-
-    /// Returns how often the limits of its ports were hit, which it has a metric of.
-    pub(crate) fn limit_hits(&self) -> &Arc<LimitHits> {
-        &self.hits
     }
 
     /// Serves TLS on the gRPC port, or plain text without; `authorization` decides which clients may call which services.

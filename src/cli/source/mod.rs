@@ -154,7 +154,7 @@ impl Source {
 
     fn peers(&self) -> Result<Vec<Peer>, UsageError> {
         let secured = self.sinks.iter().any(|sink| sink.tls);
-        let client = secured.then(|| self.security.client(false)).transpose()?;
+        let client = secured.then(|| self.security.identity.client(false)).transpose()?;
         let peers = self.sinks.iter().map(|sink| match &client {
             Some(client) if sink.tls => Peer::secured(sink.address.as_str(), client.clone()),
             _ => Peer::new(sink.address.as_str()),
