@@ -6,6 +6,7 @@ pub mod cli;
 mod log_output;
 mod otlp;
 mod printable;
+mod random;
 pub mod service;
 pub mod testing;
 

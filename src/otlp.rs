@@ -6,7 +6,6 @@ use std::{
     collections::BTreeMap,
     env,
     fmt::Debug,
-    hash::{BuildHasher as _, RandomState},
     ops::RangeInclusive,
     str::FromStr,
     time::{Duration, SystemTime},
@@ -25,6 +24,7 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, Registry, filter::Targets, layer::Context, registry::LookupSpan};
 
+use crate::random::random_id;
 use mixer_adapter_core::metrics::Events;
 use mixer_adapter_host::handler::http_client;
 use mixer_adapter_net::{grpc::TraceParent, tls::SystemClient};
@@ -194,11 +194,6 @@ impl Visit for OpenSpan {
             (name, value) => self.attributes.push(attribute(name, value)),
         }
     }
-}
-
-/// Returns a random number other than 0, which is not an id: from the keys of a new hasher, the standard library's only source of randomness.
-fn random_id() -> u64 {
-    RandomState::new().hash_one(0).max(1)
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {

@@ -71,7 +71,6 @@ mod watch_files;
 use std::{
     ffi::OsString,
     fmt,
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, Write as _},
     path::PathBuf,
     process::{ExitCode, Termination},
@@ -245,12 +244,6 @@ fn columns<const N: usize>(indent: &str, rows: &[[&str; N]]) -> String {
 /// Returns milliseconds with three digits behind the point.
 fn millis(took: Duration) -> f64 {
     took.as_micros() as f64 / 1000.0
-}
-
-/// Returns a random number for the id of a request.
-fn random_id() -> u64 {
-    // The keys of std's hash maps are random, which is enough for an id.
-    RandomState::new().build_hasher().finish()
 }
 
 /// Runs the program with the adapters that `add` adds; [`main!`](crate::main) calls it.

@@ -1,11 +1,6 @@
 //! The Redis in which servers share sessions.
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -13,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 
 use super::UsageError;
-use crate::service::RedisSessions;
+use crate::{random::random_id, service::RedisSessions};
 use mixer_adapter_redis::{Client, ConnectionError, Connector, Servers, Topology, UrlError};
 
 /// Where servers share sessions.
@@ -92,7 +87,7 @@ impl SessionArgs {
                 }
             }
         };
-        let id = format!("{:016x}", RandomState::new().hash_one(0));
+        let id = format!("{:016x}", random_id());
         let client = Arc::new(Client::new(connector, KEY_PREFIX.to_owned(), id, on_change));
         runtime.spawn(client.clone().maintain());
         // A server starts without Redis.

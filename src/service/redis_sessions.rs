@@ -1,11 +1,8 @@
 //! Sessions in Redis, which servers share (`--sessions`).
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use crate::random::random_id;
 use mixer_adapter_host::{
     NewSession,
     handler::BoxFuture,
@@ -90,7 +87,7 @@ impl SessionStore for RedisSessions {
                 call.key(self.key("instance", instance));
             }
             // Not zero, which stands for none.
-            let next_epoch = RandomState::new().hash_one(0) | 1;
+            let next_epoch = random_id() | 1;
             call.arg(claim.id.to_string())
                 .arg(claim.request.encode_to_vec())
                 .arg(millis(claim.life))

@@ -19,7 +19,7 @@ use super::{
     millis, output_args::OutputArgs, rpc_client::RpcClient, rpc_error::RpcError, server_args::ServerArgs,
     value_parsers,
 };
-use crate::{answer::Rendered, service::session_config};
+use crate::{answer::Rendered, random::random_id, service::session_config};
 use mixer_adapter_core::proto::Any;
 use mixer_adapter_host::handler::Adapters;
 
@@ -181,5 +181,5 @@ impl Call {
 
 /// Returns a positive random number, as Mixer starts with (docs/behaviour/adapter-calls.md#deduplication-ids).
 fn random_dedup_id() -> String {
-    (super::random_id() >> 1).to_string()
+    (random_id() >> 1).to_string()
 }

@@ -10,7 +10,7 @@ pub(super) use print::TimedAnswer;
 
 use serde_json::json;
 
-use crate::{answer::Rendered, service::mixer};
+use crate::{answer::Rendered, random::random_id, service::mixer};
 use mixer_adapter_engine::{
     attribute::ParsedAttributes,
     dictionary::WORDS,
@@ -29,7 +29,7 @@ pub(super) fn reported(request: &ReportRequest) -> Rendered {
 /// A check of one request, with a deduplication id that no other check has.
 pub(super) fn check_request(attributes: &ParsedAttributes, known_words: usize) -> CheckRequest {
     CheckRequest {
-        deduplication_id: super::random_id().to_string(),
+        deduplication_id: random_id().to_string(),
         ..mixer::check_request(attributes, known_words)
     }
 }
