@@ -99,15 +99,12 @@ impl Explain {
         if let Some(decided) = &self.decided {
             warn_of_masks(decided);
             if self.configuration.config.is_empty() {
-                return super::block_on(self.ask_server(decided))?;
+                return super::block_on(self.ask_server(decided))?.map(|()| ExitCode::SUCCESS);
             }
         }
         let engines = DryRun::new(add, self.call)?;
         let mut loaded = Loaded::read(&self.configuration, sample)?;
-        let other = match &self.diff {
-            Some(other) => Some(self.compare(&engines, &mut loaded, other)?),
-            None => None,
-        };
+        let other = self.diff.as_ref().map(|other| self.compare(&engines, &mut loaded, other)).transpose()?;
         let code =
             engines.with_engine(&mut loaded, async |mixer| self.explain(mixer, other.as_ref()).await)?;
         engines.close();
@@ -129,12 +126,11 @@ impl Explain {
     }
 
     /// Lets the server explain a decision with its configuration in use.
-    async fn ask_server(&self, decided: &Json) -> anyhow::Result<ExitCode> {
+    async fn ask_server(&self, decided: &Json) -> anyhow::Result<()> {
         let client = AdminClient::new(&self.decision.port)?;
         let explained = client.post("/explain", &decided["attributes"]).await?;
         if let Some(data) = self.output.data() {
-            data.print(&explained)?;
-            return Ok(ExitCode::SUCCESS);
+            return data.print(&explained);
         }
         let text = explained["text"].as_str().unwrap_or_default();
         let trace: Trace = serde_json::from_value(explained["trace"].clone())?;
@@ -143,8 +139,7 @@ impl Explain {
             Some(answer) if self.all => format!("{answer}{trace}"),
             _ => text.to_owned(),
         };
-        super::print_verdict(&text)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(super::print_verdict(&text)?)
     }
 
     /// Returns the answer on one line.

@@ -146,13 +146,10 @@ impl Selection {
         if self.topic != Some(Topic::Kinds) {
             return Err(UsageError("--output schema: only the topic `kinds` has schemas".to_owned()).into());
         }
-        let kind = match &self.name {
-            None => None,
-            Some(name) => {
-                find(Topic::Kinds, &catalogue.items(Topic::Kinds), name)?;
-                Some(Kind::from(name.as_str()))
-            }
-        };
+        if let Some(name) = &self.name {
+            find(Topic::Kinds, &catalogue.items(Topic::Kinds), name)?;
+        }
+        let kind = self.name.as_deref().map(Kind::from);
         DataFormat::Json.encode(&schema::of(kind.as_ref(), catalogue))
     }
 }
