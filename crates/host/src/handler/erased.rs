@@ -99,14 +99,6 @@ pub(crate) trait AnyAdapter: Send + Sync {
     fn warnings(&self, config: &Bytes, types: &InferredTypes) -> Vec<Violation>;
     /// The threads on which its handlers are opened and configurations validated.
     fn opening(&self) -> &OpeningThreads;
-    /// Validates on a thread that may block.
-    fn validate(
-        &self,
-        thread: FreeThread,
-        config: Bytes,
-        types: InferredTypes,
-        access: Access,
-    ) -> BoxFuture<'_, Result<(), AdapterError>>;
     /// Opens a handler on a thread that may block.
     fn open(
         self: Arc<Self>,
@@ -248,18 +240,6 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
 
     fn opening(&self) -> &OpeningThreads {
         &self.opening
-    }
-
-    fn validate(
-        &self,
-        thread: FreeThread,
-        config: Bytes,
-        types: InferredTypes,
-        access: Access,
-    ) -> BoxFuture<'_, Result<(), AdapterError>> {
-        let info = self.info.clone();
-        let validated = thread.run(async move { Self::parse(&info, config, &types, &access).0.map(drop) });
-        Box::pin(async { validated.await.ok_or_else(shutting_down)? })
     }
 
     fn open(

@@ -218,12 +218,13 @@ impl HandlerTable {
         types: &InferredTypes,
         connection: u64,
     ) -> Result<(), CallError> {
-        let access = self.access(Origin::Call);
-        let entry = self.adapters.entry(adapter);
+        let (access, entry) = (self.access(Origin::Call), self.adapters.entry(adapter).clone());
+        let (config, types) = (config.clone(), types.clone());
         let validating = async {
-            let thread = entry.opening().wait(Opener::Connection(connection)).await;
-            let thread = thread.ok_or_else(|| AdapterError::unavailable(SHUTTING_DOWN))?;
-            entry.validate(thread, config.clone(), types.clone(), access).await
+            let stopped = || AdapterError::unavailable(SHUTTING_DOWN);
+            let thread = entry.opening().wait(Opener::Connection(connection)).await.ok_or_else(stopped)?;
+            let validated = thread.run(async move { entry.validate_blocking(&config, &types, &access) });
+            validated.await.ok_or_else(stopped)?
         };
         let validated = tokio::time::timeout(self.open_timeout, validating).await.unwrap_or_else(|_| {
             let text = format!("its configuration was not validated after {:?}", self.open_timeout);
