@@ -103,21 +103,20 @@ pub(crate) trait AnyAdapter: Send + Sync {
     fn open(
         self: Arc<Self>,
         thread: FreeThread,
-        config: Bytes,
-        access: Access,
-        purpose: Purpose,
-        state: OpeningState,
-        closing: Closing,
+        new: NewHandler,
     ) -> BoxFuture<'static, Result<Handler, AdapterError>>;
     /// Closes a handler, on the thread of the caller.
     fn close(&self, handler: Box<dyn Any + Send + Sync>) -> BoxFuture<'static, ()>;
 }
 
-/// Where a handler takes its retained state from.
-#[derive(Clone)]
-pub(crate) struct OpeningState {
+/// A handler to open. It takes its state from `states`, by the digest.
+pub(crate) struct NewHandler {
+    pub(crate) config: Bytes,
+    pub(crate) access: Access,
+    pub(crate) purpose: Purpose,
     pub(crate) states: Arc<RetainedStates>,
     pub(crate) digest: Digest,
+    pub(crate) closing: Closing,
 }
 
 /// The purpose for which a handler is opened.
@@ -245,12 +244,9 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
     fn open(
         self: Arc<Self>,
         thread: FreeThread,
-        config: Bytes,
-        access: Access,
-        purpose: Purpose,
-        state: OpeningState,
-        closing: Closing,
+        new: NewHandler,
     ) -> BoxFuture<'static, Result<Handler, AdapterError>> {
+        let NewHandler { config, access, purpose, states, digest, closing } = new;
         Box::pin(async move {
             let estimated = HANDLER_BYTES + A::BYTES_PER_CONFIG_BYTE.saturating_mul(config.len());
             let info = self.info.clone();
@@ -265,7 +261,7 @@ impl<A: Adapter<S>, S: Send + Sync + 'static> AnyAdapter for Typed<A, S> {
                 types: purpose.types,
                 access,
                 tasks: parts.tasks.clone(),
-                retained: Some((state.states, state.digest)),
+                retained: Some((states, digest)),
                 shared: self.shared.clone(),
                 warnings: self.warnings.clone(),
                 metrics: parts.metrics.clone(),

@@ -15,7 +15,7 @@ use super::{
     AdapterInfo, Adapters, CallError, Closing, Handler,
     blocking::{FreeThread, Opener, SHUTTING_DOWN},
     cache::{Capacity, HandlerCache},
-    erased::{AnyAdapter, OpeningState, Purpose},
+    erased::{AnyAdapter, NewHandler, Purpose},
     handler_index::{Entry, HandlerIndex, LockedEntry},
 };
 use crate::access_policy::{AccessPolicy, Origin};
@@ -285,15 +285,12 @@ impl HandlerTable {
         } else {
             self.states.clone()
         };
+        let closing = self.closing.clone();
         let opening = Opening {
             opener,
             adapter: self.adapters.entry(adapter).clone(),
-            config: config.clone(),
-            access,
-            purpose,
-            state: OpeningState { states, digest },
+            new: NewHandler { config: config.clone(), access, purpose, states, digest, closing },
             refusals: self.refusals.clone(),
-            closing: self.closing.clone(),
             timeout: self.open_timeout,
         };
         let (mut answer, opened) = oneshot::channel();
@@ -325,12 +322,8 @@ impl HandlerTable {
 struct Opening {
     opener: Opener,
     adapter: Arc<dyn AnyAdapter>,
-    config: Bytes,
-    access: Access,
-    purpose: Purpose,
-    state: OpeningState,
+    new: NewHandler,
     refusals: Refusals,
-    closing: Closing,
     timeout: Duration,
 }
 
@@ -349,7 +342,7 @@ impl Opening {
         if let Some(handler) = handler.upgrade() {
             return Ok(Begun::Opened(handler));
         }
-        if let Some(refusal) = self.refusals.get(&self.state.digest) {
+        if let Some(refusal) = self.refusals.get(&self.new.digest) {
             return Err(refusal);
         }
         let thread = tokio::time::timeout(self.timeout, self.adapter.opening().wait(self.opener)).await;
@@ -367,9 +360,8 @@ impl Opening {
         mut handler: LockedEntry<'_>,
         thread: FreeThread,
     ) -> Result<Arc<Handler>, CallError> {
-        let digest = self.state.digest;
-        let adapter = self.adapter.clone();
-        let opening = adapter.open(thread, self.config, self.access, self.purpose, self.state, self.closing);
+        let digest = self.new.digest;
+        let opening = self.adapter.clone().open(thread, self.new);
         let not_open =
             |_| Err(AdapterError::unavailable(format!("it was not open after {:?}", self.timeout)));
         match tokio::time::timeout(self.timeout, opening).await.unwrap_or_else(not_open) {
