@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use mixer_adapter_core::adapter::{AccessLimits, HostList};
+use mixer_adapter_core::adapter::{Access, AccessLimits, HostList};
 use mixer_adapter_host::{
     AccessPolicy,
     handler::{Adapters, quoted_list},
@@ -52,7 +52,7 @@ impl AccessArgs {
             .fetched_bytes(fetched_bytes);
         let mut policy = AccessPolicy::limited(limits);
         if self.trust_sources {
-            policy = policy.with_trusted_servers();
+            policy.servers = Access::unrestricted();
         }
         if !self.adapters_in_calls.is_empty() {
             for name in &self.adapters_in_calls {
@@ -62,7 +62,7 @@ impl AccessArgs {
                     quoted_list(adapters.iter().map(|adapter| adapter.name))
                 );
             }
-            policy = policy.with_adapters_in_calls(self.adapters_in_calls.iter().cloned());
+            policy.adapters_in_calls = Some(self.adapters_in_calls.iter().cloned().collect());
         }
         Ok(policy)
     }

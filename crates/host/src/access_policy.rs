@@ -48,18 +48,6 @@ impl AccessPolicy {
         Self { calls: limited.clone(), servers: limited, adapters_in_calls: None }
     }
 
-    /// Lets configurations of servers reach everything.
-    #[must_use]
-    pub fn with_trusted_servers(self) -> Self {
-        Self { servers: Access::unrestricted(), ..self }
-    }
-
-    /// Lets calls and sessions configure these adapters only.
-    #[must_use]
-    pub fn with_adapters_in_calls(self, names: impl IntoIterator<Item = String>) -> Self {
-        Self { adapters_in_calls: Some(names.into_iter().collect()), ..self }
-    }
-
     pub(crate) fn of(&self, origin: Origin) -> Access {
         match origin {
             Origin::Operator => Access::unrestricted(),
