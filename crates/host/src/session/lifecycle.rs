@@ -7,10 +7,10 @@ use std::{
 
 use prost::bytes::Bytes;
 
-use super::{AnnouncedInstance, Release, Session, SessionId, SessionLimitError};
+use super::{Release, Session, SessionId, SessionLimitError};
 use crate::{
     Host,
-    handler::{AdapterInfo, CallError, Caller, FailedCall, Handler, log_failure},
+    handler::{AdapterInfo, CallError, Caller, FailedCall, log_failure},
     limits::Limit,
 };
 use mixer_adapter_core::{
@@ -110,22 +110,13 @@ impl Host {
             return Err(self.too_many_sessions(SessionLimitError::Sessions));
         }
         let handler = self.handlers.open_in_call(&adapter, config, &types, caller.connection).await?;
-        let session = Self::new_session(id, handler, &types).with_request(request);
+        let session = Session::new(id, handler, &types, request);
         let turn = self.turn().await;
         let created = self.claim(&id, caller, || self.sessions.create(session, caller, limits).map(Some));
         let evicted = created.map_err(|error| self.too_many_sessions(error))?;
         self.count_evicted(evicted.unwrap_or_default(), caller);
         self.share_claim(turn, &id).await;
         Ok(id)
-    }
-
-    /// Returns a session without claims.
-    pub(super) fn new_session(id: SessionId, handler: Arc<Handler>, types: &InferredTypes) -> Session {
-        let instances = types.iter().map(|inferred| AnnouncedInstance {
-            name: inferred.instance.as_str().into(),
-            template: inferred.template,
-        });
-        Session::new(id, handler, instances.collect())
     }
 
     /// Counts and logs sessions that were evicted for a caller's. Logs at most ten times in ten seconds.

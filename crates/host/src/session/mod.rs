@@ -23,7 +23,7 @@ pub(crate) use shared::SharedSessions;
 pub use store::MemoryStore;
 
 use crate::handler::{BoxFuture, Caller, Handler};
-use mixer_adapter_core::framework::settings;
+use mixer_adapter_core::{adapter::InferredTypes, framework::settings};
 
 settings! {
     /// Options of sessions.
@@ -89,26 +89,26 @@ pub struct Session {
 }
 
 /// An instance that a session's calls will carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AnnouncedInstance {
+#[derive(Debug)]
+struct AnnouncedInstance {
     /// Its full name.
-    pub name: Arc<str>,
-    /// Its template.
-    pub template: &'static str,
+    name: Arc<str>,
+    template: &'static str,
 }
 
 impl Session {
-    /// Creates a session without claims.
-    pub fn new(id: SessionId, handler: Arc<Handler>, mut instances: Box<[AnnouncedInstance]>) -> Self {
-        instances.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        Self { id, handler, instances, request: None, used: AtomicU32::new(0) }
-    }
-
-    /// Sets the request that created it, from which other servers make it, too.
-    #[must_use]
-    pub(crate) fn with_request(self, request: Option<Arc<NewSession>>) -> Self {
-        Self { request, ..self }
+    /// Creates a session without claims. Other servers make it from `request`, too.
+    fn new(
+        id: SessionId,
+        handler: Arc<Handler>,
+        types: &InferredTypes,
+        request: Option<Arc<NewSession>>,
+    ) -> Self {
+        let instances = types.iter().map(|inferred| AnnouncedInstance {
+            name: inferred.instance.as_str().into(),
+            template: inferred.template,
+        });
+        Self { id, handler, instances: instances.collect(), request, used: AtomicU32::new(0) }
     }
 
     /// Returns whether it announced all these instances for a template.

@@ -275,7 +275,7 @@ impl Host {
             return Err(CallError::UnknownSession { id: format!("{id:?}") });
         }
         let handler = self.handlers.open_in_call(&adapter, config.clone(), &types, caller.connection).await?;
-        let session = Self::new_session(made, handler, &types).with_request(Some(Arc::new(request)));
+        let session = Session::new(made, handler, &types, Some(Arc::new(request)));
         let handler = session.handler.clone();
         self.counts.loaded.fetch_add(1, Relaxed);
         match self.sessions.adopt(session, self.session_options.limits) {
@@ -286,7 +286,8 @@ impl Host {
         self.note_evicted(shared);
         let stored = self.sessions.claims(id);
         Ok(Some(
-            stored.map_or_else(|| Arc::new(Self::new_session(made, handler, &types)), |(session, _)| session),
+            stored
+                .map_or_else(|| Arc::new(Session::new(made, handler, &types, None)), |(session, _)| session),
         ))
     }
 
