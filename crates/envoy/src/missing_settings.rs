@@ -23,43 +23,26 @@ enum Setting {
     DecisionId,
 }
 
-const SETTINGS: [Setting; 5] =
-    [Setting::Body, Setting::Token, Setting::ServerName, Setting::CheckMetadata, Setting::DecisionId];
+/// What is missing of each [`Setting`], in their order, and how to set it.
+const TEXTS: [&str; 5] = [
+    "a rule reads request.body, and no body arrives: set `with_request_body` in Envoy's ext_authz filter",
+    "a rule reads request.auth.principal, and no verified token arrives: name envoy.filters.http.jwt_authn in \
+     `metadata_context_namespaces` of Envoy's ext_authz filter, and set `payload_in_metadata` of jwt_authn",
+    "a rule reads connection.requested_server_name, and none arrives: set `include_tls_session` in Envoy's ext_authz filter",
+    "no entry of access logs has the metadata of its check, such as check.decision_id: \
+     `enable_dynamic_metadata_ingestion` of Envoy's ext_authz filter is off, or the log's listener has no such filter",
+    "no rate limit has the id of the decision on its request: add to `rate_limits` of Envoy's ratelimit filter an action \
+     `metadata` with the entry decision_id, as `envoy-config` prints it",
+];
 
 /// Number of times that expected data is missing, and has never arrived, before its setting is reported. A route may have other
 /// settings.
 const PATIENCE: u32 = 20;
 
-impl Setting {
-    /// The missing data, and the setting.
-    fn text(self) -> &'static str {
-        match self {
-            Self::Body => {
-                "a rule reads request.body, and no body arrives: set `with_request_body` in Envoy's ext_authz filter"
-            }
-            Self::Token => {
-                "a rule reads request.auth.principal, and no verified token arrives: name envoy.filters.http.jwt_authn in \
-                 `metadata_context_namespaces` of Envoy's ext_authz filter, and set `payload_in_metadata` of jwt_authn"
-            }
-            Self::ServerName => {
-                "a rule reads connection.requested_server_name, and none arrives: set `include_tls_session` in Envoy's ext_authz filter"
-            }
-            Self::CheckMetadata => {
-                "no entry of access logs has the metadata of its check, such as check.decision_id: \
-                 `enable_dynamic_metadata_ingestion` of Envoy's ext_authz filter is off, or the log's listener has no such filter"
-            }
-            Self::DecisionId => {
-                "no rate limit has the id of the decision on its request: add to `rate_limits` of Envoy's ratelimit filter an action \
-                 `metadata` with the entry decision_id, as `envoy-config` prints it"
-            }
-        }
-    }
-}
-
 /// The observations for each setting.
 #[derive(Debug, Default)]
 pub(crate) struct MissingSettings {
-    settings: [State; SETTINGS.len()],
+    settings: [State; TEXTS.len()],
     /// Whether there was a check: rate limits and logs of listeners without checks have no decisions.
     has_checked: AtomicBool,
 }
@@ -122,14 +105,14 @@ impl MissingSettings {
             && is_expected()
             && state.missed.fetch_add(1, Relaxed) + 1 == PATIENCE
         {
-            tracing::warn!("{}", setting.text());
+            tracing::warn!("{}", TEXTS[setting as usize]);
         }
     }
 
     /// Returns the settings that are missing now.
     pub(crate) fn texts(&self) -> Vec<String> {
-        let missing = SETTINGS.iter().zip(&self.settings).filter(|(_, state)| state.is_missing());
-        missing.map(|(setting, _)| setting.text().to_owned()).collect()
+        let missing = TEXTS.iter().zip(&self.settings).filter(|(_, state)| state.is_missing());
+        missing.map(|(text, _)| (*text).to_owned()).collect()
     }
 }
 

@@ -9,7 +9,6 @@ use mixer_adapter_core::{
 use crate::proto::envoy::{
     extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride,
     service::ratelimit::v3::rate_limit_response::{DescriptorStatus, RateLimit, rate_limit::Unit},
-    r#type::v3::RateLimitUnit,
 };
 
 /// The seconds of the units, the longest first.
@@ -57,16 +56,9 @@ fn clamped(amount: i64) -> u32 {
 
 /// Returns the limit of a descriptor; `None` for a unit that is not known.
 pub(super) fn limit_override(limit: &RateLimitOverride) -> Option<LimitOverride> {
-    let unit = match limit.unit() {
-        RateLimitUnit::Unknown => return None,
-        RateLimitUnit::Second => Unit::Second,
-        RateLimitUnit::Minute => Unit::Minute,
-        RateLimitUnit::Hour => Unit::Hour,
-        RateLimitUnit::Day => Unit::Day,
-        RateLimitUnit::Month => Unit::Month,
-        RateLimitUnit::Year => Unit::Year,
-    };
-    let (seconds, _) = UNITS.into_iter().find(|(_, known)| *known == unit)?;
+    // `RateLimitUnit` has the numbers of `Unit`.
+    let unit = limit.unit() as i32;
+    let (seconds, _) = UNITS.into_iter().find(|(_, known)| *known as i32 == unit)?;
     let count = limit.unit_multiplier.unwrap_or(1).max(1);
     let window = Duration::from_secs(seconds.unsigned_abs() * u64::from(count));
     Some(LimitOverride { max_amount: limit.requests_per_unit.into(), window })
@@ -75,6 +67,7 @@ pub(super) fn limit_override(limit: &RateLimitOverride) -> Option<LimitOverride>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::envoy::r#type::v3::RateLimitUnit;
 
     fn limited(window: i64, reset_after: (i64, i32)) -> Limit {
         let (seconds, nanos) = reset_after;
