@@ -7,7 +7,7 @@ use super::{
     builder::{AttributeBuilder, AttributeError, socket},
     flags::short_names,
     host::service_host,
-    metadata::set_metadata,
+    metadata::{kind, set_metadata},
     node::LogSender,
     peer::{DESTINATION, SOURCE, set_peers},
     principal::{self, set_forwarded_source},
@@ -223,7 +223,7 @@ fn decision(metadata: Option<&Metadata>) -> Option<&Struct> {
 }
 
 fn set_decision(attributes: &mut AttributeBuilder, decision: &Struct) {
-    if let Some(Kind::NumberValue(code)) = field(decision, "code") {
+    if let Some(Kind::NumberValue(code)) = kind(decision, "code") {
         attributes.set(standard!("check.error_code"), *code as i64);
     }
     for (attribute, name) in [
@@ -241,12 +241,8 @@ fn set_decision(attributes: &mut AttributeBuilder, decision: &Struct) {
     }
 }
 
-fn field<'s>(structure: &'s Struct, name: &str) -> Option<&'s Kind> {
-    structure.fields.get(name)?.kind.as_ref()
-}
-
 fn text<'s>(structure: &'s Struct, name: &str) -> Option<&'s str> {
-    match field(structure, name)? {
+    match kind(structure, name)? {
         Kind::StringValue(text) => Some(text),
         _ => None,
     }

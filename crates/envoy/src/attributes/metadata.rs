@@ -108,7 +108,7 @@ pub(super) fn scalar(value: &Value) -> Option<String> {
     })
 }
 
-fn kind<'v>(values: &'v Struct, name: &str) -> Option<&'v Kind> {
+pub(super) fn kind<'v>(values: &'v Struct, name: &str) -> Option<&'v Kind> {
     values.fields.get(name)?.kind.as_ref()
 }
 
