@@ -184,11 +184,7 @@ pub struct AdaptersBuilder {
     error: Option<StartError>,
 }
 
-impl fmt::Debug for AdaptersBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AdaptersBuilder").field(&self.adapters).finish()
-    }
-}
+mixer_adapter_core::framework::debug_fields!(AdaptersBuilder { adapters });
 
 impl AdaptersBuilder {
     /// Adds an adapter without state.

@@ -1,7 +1,6 @@
 //! The table of handlers: opens each configuration once, and shares the handler.
 
 use std::{
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,7 +18,7 @@ use super::{
     handler_index::{Entry, HandlerIndex, LockedEntry},
 };
 use crate::access_policy::{AccessPolicy, Origin};
-use mixer_adapter_core::framework::settings;
+use mixer_adapter_core::framework::{debug_fields, settings};
 use mixer_adapter_core::{
     adapter::{Access, AdapterError, InferredTypes, Violation},
     framework::{RetainedStates, digest::Digest, json::JsonError},
@@ -77,11 +76,7 @@ type Refusals = Cache<Digest, CallError>;
 /// The maximum number of remembered refusals.
 const REFUSALS: u64 = 1_000;
 
-impl fmt::Debug for HandlerTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerTable").field("adapters", &self.adapters).finish_non_exhaustive()
-    }
-}
+debug_fields!(HandlerTable { adapters });
 
 impl HandlerTable {
     /// Creates an empty table.
