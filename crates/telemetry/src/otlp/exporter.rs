@@ -8,7 +8,7 @@ use std::{
 };
 
 use mixer_adapter_core::{
-    framework::{log_limit::warn_limited, log_text::log_text},
+    framework::{log_limit::warn_limited, log_text::log_text, settings},
     metrics::Events,
 };
 use mixer_adapter_net::Backoff;
@@ -32,30 +32,20 @@ const BATCH_BYTES: usize = 1 << 20;
 /// The memory of an item besides its messages in bytes.
 const ITEM_BYTES: usize = 2 * size_of::<Item>();
 
-/// Limits of a queue and its batches.
-#[derive(Clone, Copy, Debug)]
-pub struct ExportLimits {
-    /// How many messages are sent together.
-    pub batch_size: usize,
-    /// How long a message waits for others.
-    pub batch_delay: Duration,
-    /// The number of messages that wait or are being sent.
-    pub queue_size: usize,
-    /// The memory of these messages in bytes.
-    pub queue_bytes: usize,
-    /// How long a batch is tried to send.
-    pub retry_time: Duration,
-}
-
-impl Default for ExportLimits {
-    fn default() -> Self {
-        Self {
-            batch_size: 512,
-            batch_delay: Duration::from_secs(1),
-            queue_size: 8192,
-            queue_bytes: 8 << 20,
-            retry_time: Duration::from_secs(300),
-        }
+settings! {
+    /// Limits of a queue and its batches.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ExportLimits {
+        /// How many messages are sent together.
+        batch_size: usize = 512,
+        /// How long a message waits for others.
+        batch_delay: Duration = Duration::from_secs(1),
+        /// The number of messages that wait or are being sent.
+        queue_size: usize = 8192,
+        /// The memory of these messages in bytes.
+        queue_bytes: usize = 8 << 20,
+        /// How long a batch is tried to send.
+        retry_time: Duration = Duration::from_secs(300),
     }
 }
 
