@@ -133,10 +133,10 @@ impl PortArgs {
         }
         #[cfg(feature = "tls")]
         if let Some(file) = &self.jwks {
-            let options = JwtOptions::new(file.clone())
-                .with_issuer(self.jwt_issuer.clone())
-                .with_audiences(self.jwt_audience.clone())
-                .with_header(self.token_header.clone());
+            let mut options = JwtOptions::new(file.clone());
+            options.issuer = self.jwt_issuer.clone();
+            options.audiences = self.jwt_audience.clone();
+            options.header = self.token_header.clone();
             authorization = authorization.with_jwt(JwtVerifier::load(options)?);
         }
         if !self.allow.is_empty() && !authorization.authenticates() {

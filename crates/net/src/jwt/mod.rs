@@ -57,24 +57,6 @@ impl JwtOptions {
     pub fn new(jwks: PathBuf) -> Self {
         Self { jwks, issuer: None, audiences: Vec::new(), header: AUTHORIZATION }
     }
-
-    /// Accepts tokens of this issuer only.
-    #[must_use]
-    pub fn with_issuer(self, issuer: Option<String>) -> Self {
-        Self { issuer, ..self }
-    }
-
-    /// Accepts only tokens for these audiences.
-    #[must_use]
-    pub fn with_audiences(self, audiences: Vec<String>) -> Self {
-        Self { audiences, ..self }
-    }
-
-    /// Expects tokens in this header.
-    #[must_use]
-    pub fn with_header(self, header: HeaderName) -> Self {
-        Self { header, ..self }
-    }
 }
 
 /// Verifies JSON Web Tokens, signed with RS256 or ES256. The name of a client is the subject of its token.

@@ -219,10 +219,10 @@ fn tokens_are_valid_between_two_times_give_or_take_a_minute() {
 fn issuer_audience_and_subject_are_checked() {
     let issuer = Issuer::new("1");
     let open = Fixture::of(&issuer);
-    let strict = Fixture::new(&[issuer.jwk()], |options| {
-        options
-            .with_issuer(Some("https://issuer.example".to_owned()))
-            .with_audiences(vec!["mixer".to_owned()])
+    let strict = Fixture::new(&[issuer.jwk()], |options| JwtOptions {
+        issuer: Some("https://issuer.example".to_owned()),
+        audiences: vec!["mixer".to_owned()],
+        ..options
     });
     let claims = |iss: &str, aud: Json| {
         let mut claims = with("iss", json!(iss));
