@@ -109,30 +109,15 @@ impl Server {
 }
 
 fn reloader(options: ServerOptions) -> Arc<CertReloader<ServerConfig>> {
-    let ServerOptions { identity, client_authorities, optional_certificates, http1 } = options;
-    let KeyPair { certificate, key } = identity;
-    let clients = match (&client_authorities, optional_certificates) {
-        (None, _) => Clients::Unknown,
-        (Some(_), true) => Clients::Optional,
-        (Some(_), false) => Clients::Required,
-    };
+    let KeyPair { certificate, key } = options.identity.clone();
     let own = [(TlsFile::Certificate, certificate), (TlsFile::Key, key)];
-    let authorities = client_authorities.map(|authorities| (TlsFile::Authorities, authorities));
+    let authorities = options.client_authorities.clone();
+    let authorities = authorities.map(|authorities| (TlsFile::Authorities, authorities));
     let files = authorities.into_iter().chain(own).collect();
-    CertReloader::new(DEBOUNCE, files, Box::new(read_file), move |materials| {
-        config(materials, clients, http1)
-    })
+    CertReloader::new(DEBOUNCE, files, Box::new(read_file), move |materials| config(materials, &options))
 }
 
-/// Certificates of clients.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Clients {
-    Unknown,
-    Optional,
-    Required,
-}
-
-fn config(materials: &TlsMaterials, clients: Clients, http1: bool) -> Result<ServerConfig, TlsError> {
+fn config(materials: &TlsMaterials, options: &ServerOptions) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let Some((chain, key)) = materials.identity()? else {
         return Err(TlsError::Config("a server needs a certificate and a key".to_owned()));
@@ -140,11 +125,11 @@ fn config(materials: &TlsMaterials, clients: Clients, http1: bool) -> Result<Ser
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Config(error.to_string()))?;
-    let builder = match clients {
-        Clients::Unknown => builder.with_no_client_auth(),
-        Clients::Optional | Clients::Required => {
+    let builder = match options.client_authorities {
+        None => builder.with_no_client_auth(),
+        Some(_) => {
             let mut verifier = WebPkiClientVerifier::builder_with_provider(materials.roots(false)?, provider);
-            if clients == Clients::Optional {
+            if options.optional_certificates {
                 verifier = verifier.allow_unauthenticated();
             }
             let verifier = verifier.build().map_err(|error| TlsError::Config(error.to_string()))?;
@@ -152,7 +137,7 @@ fn config(materials: &TlsMaterials, clients: Clients, http1: bool) -> Result<Ser
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| materials.mismatch(error))?;
-    let protocols: &[&str] = if http1 { &["http/1.1"] } else { &["h2", "http/1.1"] };
+    let protocols: &[&str] = if options.http1 { &["http/1.1"] } else { &["h2", "http/1.1"] };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Ok(config)
 }
