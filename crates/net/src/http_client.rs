@@ -40,13 +40,11 @@ pub struct HttpClient {
     memory: Option<CallMemory>,
 }
 
+type AllowsAddress = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
+
 /// Decides which addresses of a host may be connected to.
 #[derive(Clone)]
-struct AddressFilter(Arc<dyn AllowsAddress>);
-
-trait AllowsAddress: Fn(&str, IpAddr) -> bool + Send + Sync {}
-
-impl<F: Fn(&str, IpAddr) -> bool + Send + Sync> AllowsAddress for F {}
+struct AddressFilter(Arc<AllowsAddress>);
 
 impl fmt::Debug for AddressFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,11 +74,7 @@ impl fmt::Display for HexId {
 /// Returns the number that up to 32 lower-case hexadecimal digits represent.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number: u128, digit| {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
+        let value = char::from(*digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase())?;
         Some(number << 4 | u128::from(value))
     })
 }
