@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    facts::{Facts, line},
+    facts::{Fact, Facts, line},
     version::{PackageVersion, SemanticVersion, first},
     violation::{Exception, Rule},
 };
@@ -98,16 +98,18 @@ impl Baseline {
         match self.files.get(name) {
             None => first(PackageVersion::of(&file.package).map_or(1, |version| version.major)),
             Some(published) if published.hash == file.hash => published.version,
-            Some(PublishedFile { version, .. }) if self.has_additions(name, facts) => {
+            Some(PublishedFile { version, .. })
+                if self.additions(facts).any(|(_, fact)| fact.file == name) =>
+            {
                 SemanticVersion { minor: version.minor + 1, patch: 0, ..*version }
             }
             Some(PublishedFile { version, .. }) => SemanticVersion { patch: version.patch + 1, ..*version },
         }
     }
 
-    fn has_additions(&self, file: &str, facts: &Facts) -> bool {
-        let mut published = facts.facts.iter().filter(|(_, fact)| fact.file == file && !fact.free);
-        published.any(|(key, _)| !self.facts.contains_key(key))
+    /// Returns the facts that are published for the first time.
+    pub(crate) fn additions<'f>(&self, facts: &'f Facts) -> impl Iterator<Item = (&'f String, &'f Fact)> {
+        facts.facts.iter().filter(move |(key, fact)| !fact.free && !self.facts.contains_key(*key))
     }
 }
 

@@ -84,10 +84,8 @@ const SHOWN: usize = 5;
 
 fn not_recorded(facts: &Facts, baseline: &Baseline) -> Vec<Violation> {
     let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (key, fact) in facts.facts.iter().filter(|(_, fact)| !fact.free) {
-        if !baseline.facts.contains_key(key) {
-            lines.entry(&fact.file).or_default().push(line(key, &fact.value));
-        }
+    for (key, fact) in baseline.additions(facts) {
+        lines.entry(&fact.file).or_default().push(line(key, &fact.value));
     }
     for (key, value) in baseline.facts.iter().filter(|(key, _)| facts.published(key).is_none()) {
         // Removed without a violation: rules of validation, and elements whose schedule has ended.

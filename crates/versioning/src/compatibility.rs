@@ -42,11 +42,9 @@ pub(crate) fn violations(
         };
         violations.extend(broken.map(|broken| comparison.violation(key, broken)));
     }
-    for (key, fact) in facts.facts.iter().filter(|(_, fact)| !fact.free) {
-        if !baseline.facts.contains_key(key) {
-            let broken = comparison.added(key, fact);
-            violations.extend(broken.map(|broken| comparison.violation(key, broken)));
-        }
+    for (key, fact) in baseline.additions(facts) {
+        let broken = comparison.added(key, fact);
+        violations.extend(broken.map(|broken| comparison.violation(key, broken)));
     }
     violations
 }
@@ -322,11 +320,8 @@ fn range(text: &str) -> Option<(i64, i64)> {
 
 /// Describes the change of a field from `1: repeated string` to another such value.
 fn field_change(before: &str, now: &str) -> String {
-    fn split(value: &str) -> (String, String) {
-        let (number, of) = value.split_once(": ").unwrap_or((value, ""));
-        (number.to_owned(), of.to_owned())
-    }
-    let ((number, of), (new_number, new_of)) = (split(before), split(now));
+    let [(number, of), (new_number, new_of)] =
+        [before, now].map(|value| value.split_once(": ").unwrap_or((value, "")));
     if number != new_number {
         return format!("the number was {number} and is {new_number}; keep it, the encoding has it");
     }
@@ -369,9 +364,7 @@ pub(crate) fn next_versions(facts: &Facts, baseline: &Baseline) -> Vec<Violation
     let versions: BTreeMap<&str, PackageVersion> =
         facts.packages.iter().filter_map(|name| Some((&**name, PackageVersion::of(name)?))).collect();
     let mut violations = Vec::new();
-    for (key, fact) in
-        facts.facts.iter().filter(|(key, fact)| !fact.free && !baseline.facts.contains_key(*key))
-    {
+    for (key, fact) in baseline.additions(facts) {
         let (kind, element, _) = parts(key);
         let Some(package) = facts.files.get(&fact.file).map(|file| &*file.package) else { continue };
         let Some(own) = versions.get(package) else { continue };
