@@ -190,15 +190,14 @@ impl Translator {
             // A new name for the number, unless that name still exists.
             let by_number =
                 old.get_field(field.number()).filter(|other| new.get_field_by_name(other.name()).is_none());
-            let Some(other) = by_name.or(by_number) else {
+            let other = by_name.or(by_number).filter(|other| !self.fields.contains_key(other.full_name()));
+            let Some(other) = other else {
                 self.row("", field.full_name(), "new");
                 continue;
             };
-            if self.fields.contains_key(other.full_name()) {
-                self.row("", field.full_name(), "new");
-                continue;
-            }
-            if self.same_type(&other, &field, &mut further) {
+            let [was_repeated, is_repeated] =
+                [&other, &field].map(|field| field.cardinality() == Cardinality::Repeated);
+            if was_repeated == is_repeated && self.same_kind(&other.kind(), &field.kind(), &mut further) {
                 if other.name() != field.name() {
                     self.row(other.full_name(), field.full_name(), "renamed");
                 } else if other.number() != field.number() {
@@ -217,17 +216,6 @@ impl Translator {
             }
         }
         further
-    }
-
-    fn same_type(
-        &mut self,
-        old: &FieldDescriptor,
-        new: &FieldDescriptor,
-        further: &mut Vec<(MessageDescriptor, MessageDescriptor)>,
-    ) -> bool {
-        let [was_repeated, is_repeated] =
-            [old, new].map(|field| field.cardinality() == Cardinality::Repeated);
-        was_repeated == is_repeated && self.same_kind(&old.kind(), &new.kind(), further)
     }
 
     fn same_kind(
