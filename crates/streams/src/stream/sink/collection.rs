@@ -17,7 +17,7 @@ use mixer_adapter_config::Decision;
 const WAITING: usize = 8;
 
 /// The state of one collection. It outlives streams.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SinkCollection {
     pub(super) name: Arc<str>,
     pub(super) required: bool,
@@ -112,22 +112,7 @@ pub(super) struct RefusedPush {
 
 impl SinkCollection {
     pub(super) fn new(name: Arc<str>, required: bool) -> Self {
-        Self {
-            name,
-            required,
-            offered: Held::default(),
-            outcome: None,
-            live: Held::default(),
-            synced: false,
-            deciding: None,
-            proposed: 0,
-            kept: 0,
-            waiting: VecDeque::new(),
-            refused: None,
-            skipped: None,
-            unsupported: None,
-            expiry: Expiry::default(),
-        }
+        Self { name, required, ..Self::default() }
     }
 
     /// Appends a push to the queue. A full push replaces earlier pushes of the same stream. Returns `false` if the

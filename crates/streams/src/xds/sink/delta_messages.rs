@@ -27,7 +27,7 @@ const WILDCARD: &str = "*";
 ///
 /// The first response for a collection is the whole set, unless the sink sent its versions. A response with an unnamed
 /// resource (as from Nacos) is the whole set, too: without a name it could never be removed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Delta {
     client: XdsClient,
     types: TypeUrls,
@@ -41,13 +41,7 @@ pub struct Delta {
 impl Delta {
     /// Creates a stream of that client that has just opened, with the versions of the previous stream.
     pub fn new(client: impl Into<XdsClient>, versions: Versions) -> Self {
-        Self {
-            client: client.into(),
-            types: TypeUrls::default(),
-            requested: BTreeSet::new(),
-            based: BTreeSet::new(),
-            versions,
-        }
+        Self { client: client.into(), versions, ..Self::default() }
     }
 
     /// Subscribes to the resources of a type. Sends versions only if the collection has no other type URL.

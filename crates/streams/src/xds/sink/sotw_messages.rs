@@ -23,7 +23,7 @@ use mixer_adapter_core::proto::Status;
 ///
 /// Initial requests have no version: a restarted server may use the sink's version for another state, and would not
 /// send it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sotw {
     client: XdsClient,
     types: TypeUrls,
@@ -36,12 +36,7 @@ pub struct Sotw {
 impl Sotw {
     /// Creates a stream of that client that has just opened.
     pub fn new(client: impl Into<XdsClient>) -> Self {
-        Self {
-            client: client.into(),
-            types: TypeUrls::default(),
-            accepted: BTreeMap::new(),
-            pushed: BTreeSet::new(),
-        }
+        Self { client: client.into(), ..Self::default() }
     }
 
     fn subscription(&self, type_url: String) -> DiscoveryRequest {
