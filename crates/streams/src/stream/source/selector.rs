@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use prost::Message as _;
-use prost_types::value::Kind;
 use serde_json::{Map, Value as Json};
 
 use crate::proto::envoy::config::core::v3::Node;
 use mixer_adapter_config::annotations::SELECTOR;
-use mixer_adapter_core::framework::suggest::suggest;
+use mixer_adapter_core::framework::{json::struct_to_json, suggest::suggest};
 
 /// The maximum length of a node's metadata for selectors, in bytes. Longer metadata is ignored.
 const MAX_METADATA: usize = 64 << 10;
@@ -27,15 +26,14 @@ pub(crate) struct NodeView {
 impl NodeView {
     pub(crate) fn of(node: &Node) -> Self {
         let locality = node.locality.clone().unwrap_or_default();
-        let metadata = node.metadata.iter().filter(|metadata| metadata.encoded_len() <= MAX_METADATA);
-        let metadata = metadata.flat_map(|metadata| &metadata.fields);
+        let metadata = node.metadata.as_ref().filter(|metadata| metadata.encoded_len() <= MAX_METADATA);
         Self {
             id: node.id.clone(),
             cluster: node.cluster.clone(),
             region: locality.region,
             zone: locality.zone,
             sub_zone: locality.sub_zone,
-            metadata: metadata.map(|(key, value)| (key.clone(), json(value))).collect(),
+            metadata: metadata.cloned().map(struct_to_json).unwrap_or_default(),
         }
     }
 
@@ -59,19 +57,6 @@ fn value_size(value: &Json) -> usize {
         Json::Object(fields) => fields.iter().map(field_size).sum(),
     };
     size_of::<Json>() + within
-}
-
-fn json(value: &prost_types::Value) -> Json {
-    match &value.kind {
-        None | Some(Kind::NullValue(_)) => Json::Null,
-        Some(Kind::BoolValue(bool)) => (*bool).into(),
-        Some(Kind::NumberValue(number)) => (*number).into(),
-        Some(Kind::StringValue(text)) => text.as_str().into(),
-        Some(Kind::ListValue(list)) => list.values.iter().map(json).collect(),
-        Some(Kind::StructValue(fields)) => {
-            Json::Object(fields.fields.iter().map(|(key, value)| (key.clone(), json(value))).collect())
-        }
-    }
 }
 
 /// The nodes that can see a resource. All conditions have to hold.
@@ -198,7 +183,7 @@ impl Patterns {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use prost_types::Struct;
+    use prost_types::{Struct, value::Kind};
 
     use super::*;
     use crate::proto::envoy::config::core::v3::Locality;

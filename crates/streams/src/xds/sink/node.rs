@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use prost_types::{Struct, Value, value::Kind};
+use prost_types::{Struct, Value};
 
 use crate::{
     identity::environment,
@@ -47,14 +47,10 @@ pub fn own_node(settings: &SourceSettings) -> Node {
     if let Some(id) = &settings.node_id {
         node.id.clone_from(id);
     }
-    let metadata = settings.node_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
+    let metadata =
+        settings.node_metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     node.metadata.get_or_insert_default().fields.extend(metadata);
     node
-}
-
-/// Returns a text as the value of a metadata field.
-fn text(text: &str) -> Value {
-    Value { kind: Some(Kind::StringValue(text.to_owned())) }
 }
 
 /// Returns the node of a sink, in the form that istiod requires (docs/behaviour/xds.md#istiod-as-a-source).
@@ -63,7 +59,7 @@ fn text(text: &str) -> Value {
 /// adapters of the program and their templates.
 pub fn node(name: &str, namespace: &str, extensions: Vec<Extension>) -> Node {
     let fields = [("GENERATOR", "api"), ("NAMESPACE", namespace)];
-    let fields = fields.map(|(key, value)| (key.to_owned(), text(value)));
+    let fields = fields.map(|(key, value)| (key.to_owned(), Value::from(value)));
     Node {
         id: format!("sidecar~127.0.0.1~{name}.{namespace}~{namespace}.svc.cluster.local"),
         cluster: "mixer-adapter".to_owned(),
