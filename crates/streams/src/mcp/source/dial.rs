@@ -49,8 +49,7 @@ async fn stream(source: ConfigServer, sink: Peer, options: DialOptions) -> Ended
     };
     let (machine, rate) = (McpStream::new(source.incremental()), source.requests());
     let limits = ExchangeLimits { requests: rate, memory: None, admitted: None };
-    let served = source.exchange(machine, sink.to_string(), requests, pushes, limits).await;
-    Ended { status: served.status, good: served.good, resolved: false }
+    source.exchange(machine, sink.to_string(), requests, pushes, limits).await
 }
 
 /// Returns the messages for the sink. The first is the trigger: a sink that accepts connections may wait for it before

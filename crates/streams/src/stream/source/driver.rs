@@ -21,6 +21,7 @@ use crate::{
         clock::{now, sleep_until},
         metrics::SOURCE,
         raw_change::RawChange,
+        redial::Ended,
         shorthand::Summarize as _,
     },
 };
@@ -192,7 +193,7 @@ impl ConfigServer {
         mut requests: Streaming<D::Request>,
         pushes: mpsc::Sender<Result<Pushed<D::Push>, Status>>,
         limits: ExchangeLimits,
-    ) -> Served {
+    ) -> Ended {
         let ExchangeLimits { requests: rate, memory, admitted } = limits;
         let mut catalogue = self.catalogue.subscribe();
         let mut bucket = Bucket::new(rate);
@@ -264,7 +265,7 @@ impl ConfigServer {
                 // A sink that has ended, or does not read, does not receive it.
                 let _ = pushes.send_timeout(Err(status.clone()), LAST_WORD).await;
             }
-            return Served { status, good };
+            return Ended { status, good, resolved: false };
         }
     }
 }
@@ -277,11 +278,4 @@ pub(crate) struct ExchangeLimits {
     pub(crate) memory: Option<CallMemory>,
     /// `None` for a stream that this source opened.
     pub(crate) admitted: Option<AdmittedStream>,
-}
-
-/// The outcome of a stream.
-pub(crate) struct Served {
-    pub(crate) status: Status,
-    /// Whether the sink accepted a push.
-    pub(crate) good: bool,
 }

@@ -100,8 +100,8 @@ impl Served {
         let (pushes, outgoing) = mpsc::channel(1);
         let source = self.source;
         tokio::spawn(async move {
-            let served = source.exchange(dialogue, peer.clone(), received, pushes, limits).await;
-            let status = &served.status;
+            let ended = source.exchange(dialogue, peer.clone(), received, pushes, limits).await;
+            let status = &ended.status;
             tracing::info!(peer, code = ?status.code(), message = status.message(), "stream of sink closed");
         });
         let mut response = http::Response::new(Body::new(StreamBody::new(frames(outgoing))));
