@@ -7,14 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Uri, uri::PathAndQuery};
+use http::{HeaderValue, Uri, header::AUTHORIZATION, uri::PathAndQuery};
 use prost::Message;
 use tokio::net::TcpStream;
 use tonic::{
     Response, Status, Streaming,
     body::Body,
     client::{Grpc, GrpcService},
-    metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
     transport::{Channel, Endpoint},
 };
@@ -50,12 +49,12 @@ pub(crate) type PeerChannel = InterceptedService<Channel, Bearer>;
 
 /// Adds a token to calls, if there is one.
 #[derive(Clone, Debug)]
-pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+pub(crate) struct Bearer(Option<HeaderValue>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
         if let Some(value) = &self.0 {
-            request.metadata_mut().insert("authorization", value.clone());
+            request.metadata_mut().as_mut().insert(AUTHORIZATION, value.clone());
         }
         Ok(request)
     }
@@ -121,11 +120,6 @@ impl Peer {
     /// Connects; with TLS once its files can be used.
     pub(crate) async fn connect(&self) -> Result<PeerChannel, Status> {
         let authorization = self.authorization().map_err(|error| Status::unavailable(error.to_string()))?;
-        let bearer = authorization.map(|value| MetadataValue::try_from(value.as_bytes())).transpose();
-        let mut bearer = Bearer(bearer.map_err(|error| Status::internal(error.to_string()))?);
-        if let Some(value) = &mut bearer.0 {
-            value.set_sensitive(true);
-        }
         let connected = match (self.endpoint(), &self.tls) {
             (Ok(endpoint), None) => endpoint.connect().await,
             (Ok(endpoint), Some(tls)) => {
@@ -136,7 +130,7 @@ impl Peer {
         };
         let connected = connected
             .map_err(|error| Status::unavailable(format!("cannot connect: {}", with_causes(&error))));
-        Ok(InterceptedService::new(connected?, bearer))
+        Ok(InterceptedService::new(connected?, Bearer(authorization)))
     }
 
     /// Checks that somebody listens at the address.
