@@ -18,7 +18,7 @@ pub use mixer_adapter_core::framework::translation::Loss;
 /// A message corresponds to the message that names it as `previous` (or as Envoy's `previous_message_type`), else to
 /// its namesake. A field corresponds to the field that names it as `previous`, else to its namesake, else to a new name
 /// with the same number; values of enums likewise.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Translator {
     pool: DescriptorPool,
     /// Messages of either version to the other.
@@ -78,14 +78,7 @@ impl Translator {
                 return Err(TranslateError::UnknownPackage(package.to_owned()));
             }
         }
-        let mut translator = Self {
-            pool: pool.clone(),
-            messages: HashMap::new(),
-            fields: HashMap::new(),
-            enums: HashMap::new(),
-            values: HashMap::new(),
-            rows: Vec::new(),
-        };
+        let mut translator = Self { pool: pool.clone(), ..Self::default() };
         let messages: Vec<_> = pool.all_messages().filter(|message| !message.is_map_entry()).collect();
         let mut pairs = Vec::new();
         for new in messages.iter().filter(|message| message.package_name() == newer) {

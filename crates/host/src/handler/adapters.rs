@@ -69,6 +69,7 @@ pub enum StartError {
 }
 
 /// The adapters of a process and the gRPC methods that reach them.
+#[derive(Default)]
 pub struct Adapters {
     entries: Vec<Arc<dyn AnyAdapter>>,
     by_name: BTreeMap<&'static str, usize>,
@@ -89,15 +90,7 @@ impl Adapters {
     /// Starts an empty set. Blocking adapters use threads of `runtime`.
     pub fn builder(runtime: Runtime) -> AdaptersBuilder {
         AdaptersBuilder {
-            adapters: Self {
-                entries: Vec::new(),
-                by_name: BTreeMap::new(),
-                by_config: HashMap::new(),
-                methods: HashMap::new(),
-                templates: BTreeMap::new(),
-                metrics: Arc::default(),
-                warnings: Arc::default(),
-            },
+            adapters: Self::default(),
             tls: Arc::default(),
             template_methods: HashMap::new(),
             runtime,

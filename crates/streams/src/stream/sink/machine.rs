@@ -64,7 +64,7 @@ pub struct Closed {
 /// several sources may be connected, as with the sinks of Istio.
 ///
 /// The held state outlives streams; nonces end with them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SinkMachine {
     pub(super) options: SinkOptions,
     pub(super) node: SinkNode,
@@ -82,14 +82,7 @@ impl SinkMachine {
             let name: Arc<str> = wanted.collection.as_str().into();
             (name.clone(), SinkCollection::new(name, wanted.required))
         });
-        Self {
-            node,
-            collections: collections.collect(),
-            streams: BTreeMap::new(),
-            outputs: VecDeque::new(),
-            probed: None,
-            options,
-        }
+        Self { node, collections: collections.collect(), options, ..Self::default() }
     }
 
     /// Returns the node that the sink sends to sources.
