@@ -296,26 +296,6 @@ impl Sessions {
         let stored = candidates.filter_map(|(_, session)| self.by_id.get(&session.id));
         stored.filter(move |stored| stored.session.announced(template, instances))
     }
-
-    fn find(
-        &self,
-        template: &str,
-        instances: &[&str],
-        connection: u64,
-        peer: Option<&str>,
-        lookup: SessionLookup,
-    ) -> Option<&Session> {
-        let own = self.owners.get(&Owner::Connection(connection));
-        let own = own.and_then(|own| {
-            self.newest(&own.by_instance, template, instances)
-                .find(|stored| stored.made_by(connection, peer).is_some())
-        });
-        let found = match lookup {
-            SessionLookup::Own => own,
-            SessionLookup::Any => own.or_else(|| self.newest(&self.by_instance, template, instances).next()),
-        };
-        Some(&*found?.session)
-    }
 }
 
 impl MemoryStore {
@@ -470,10 +450,17 @@ impl MemoryStore {
         peer: Option<&str>,
         lookup: SessionLookup,
     ) -> Option<Arc<Handler>> {
-        self.sessions
-            .read()
-            .find(template, instances, connection, peer, lookup)
-            .map(|session| self.used(session))
+        let sessions = self.sessions.read();
+        let newest = |index| sessions.newest(index, template, instances);
+        let own = sessions.owners.get(&Owner::Connection(connection));
+        let own = own.and_then(|own| {
+            newest(&own.by_instance).find(|stored| stored.made_by(connection, peer).is_some())
+        });
+        let found = match lookup {
+            SessionLookup::Own => own,
+            SessionLookup::Any => own.or_else(|| newest(&sessions.by_instance).next()),
+        };
+        Some(self.used(&found?.session))
     }
 
     /// Advances the clock by one step, ends sessions that were not used for [`STEPS_TO_EXPIRE`] steps, and returns how many.
