@@ -10,9 +10,9 @@ use tonic::{Code, Status, Streaming};
 
 use super::{
     catalogue::Catalogue,
-    dialogue::{Dialogue, Meaning, SinkId},
+    dialogue::{Dialogue, Meaning},
     pushed::Pushed,
-    status::{PeerStatus, Registered, Registry, WatchStatus},
+    status::{PeerStatus, Registered, Registry},
 };
 use crate::{
     certify::client_rules::ClientRules,
@@ -141,14 +141,8 @@ impl ConfigServer {
     }
 
     /// Lists a client without a stream while it waits for changes.
-    pub(crate) fn list(
-        &self,
-        peer: String,
-        sink: SinkId,
-        collection: String,
-        watch: WatchStatus,
-    ) -> impl Drop + use<> {
-        self.registry.list(peer, sink, collection, watch)
+    pub(crate) fn list(&self, peer: PeerStatus) -> impl Drop + use<> {
+        self.registry.insert(peer, None)
     }
 
     /// Ends all streams, so that sinks connect to another source.

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::dialogue::{Event, Meaning, SinkId};
+use super::dialogue::{Event, Meaning};
 use crate::{
     certify::Violation,
     stream::metrics::{Client, SOURCE},
@@ -66,19 +66,8 @@ impl Registry {
         self.insert(PeerStatus { peer, ..PeerStatus::default() }, Some(SOURCE.opened()))
     }
 
-    /// Lists a client that has no stream.
-    pub(super) fn list(
-        &self,
-        peer: String,
-        SinkId { id, annotations }: SinkId,
-        collection: String,
-        watch: WatchStatus,
-    ) -> Registered {
-        let collections = BTreeMap::from([(collection, watch)]);
-        self.insert(PeerStatus { peer, id, annotations, collections, violations: Vec::new() }, None)
-    }
-
-    fn insert(&self, peer: PeerStatus, client: Option<Client>) -> Registered {
+    /// Lists a client, which has no stream without `client`.
+    pub(super) fn insert(&self, peer: PeerStatus, client: Option<Client>) -> Registered {
         let id = self.next.fetch_add(1, Relaxed);
         self.peers.lock().insert(id, peer);
         Registered { id, registry: self.clone(), _client: client }

@@ -32,7 +32,11 @@ use crate::{
     stream::{
         listen::peer_name,
         metrics::SOURCE,
-        source::{method::Served, pushed::Pushed, status::WatchStatus},
+        source::{
+            method::Served,
+            pushed::Pushed,
+            status::{PeerStatus, WatchStatus},
+        },
         type_url::collection_of,
     },
     types::Types,
@@ -224,7 +228,13 @@ impl Rest {
         let client = request.node.as_ref().map(sink_id).unwrap_or_default();
         self.served.source.check_version(&request.type_url, &client.id)?;
         let mut query = Query::of(&request)?;
-        let _listed = self.served.source.list(peer, client, collection, watch(&request));
+        let _listed = self.served.source.list(PeerStatus {
+            peer,
+            id: client.id,
+            annotations: client.annotations,
+            collections: [(collection, watch(&request))].into(),
+            ..PeerStatus::default()
+        });
         // What waits holds the query alone.
         drop((request, parts, held));
         let _held = self.hold(query.size())?;
