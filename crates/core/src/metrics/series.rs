@@ -23,7 +23,7 @@ pub(super) const OTHER: &str = "other";
 #[derive(Clone, Debug)]
 pub struct Series<M, const N: usize> {
     labels: [&'static str; N],
-    family: Family<Labels, M, Constructor<M>>,
+    pub(super) family: Family<Labels, M, Constructor<M>>,
     /// The number of series, without the series `other`.
     count: Arc<AtomicUsize>,
     budget: Arc<Budget>,
@@ -40,10 +40,6 @@ impl<M: Clone, const N: usize> Series<M, N> {
     ) -> Self {
         let family = Family::new_with_constructor(Constructor(Arc::new(create)));
         Self { labels, family, count: Arc::default(), budget }
-    }
-
-    pub(super) fn family(&self) -> Family<Labels, M, Constructor<M>> {
-        self.family.clone()
     }
 
     /// Returns the counter, gauge or histogram with these values of the labels.

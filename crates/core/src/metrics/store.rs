@@ -188,7 +188,7 @@ impl Metrics {
         let series = Series::new(labels, create, self.scope.budget.clone());
         self.registered(name, |registered| {
             let known = registered.series.entry(name).or_insert_with(|| {
-                add(&mut registered.registry, name, help, series.family());
+                add(&mut registered.registry, name, help, series.family.clone());
                 Box::new(series.clone())
             });
             // A metric of another type with this name: this one is not on the page.

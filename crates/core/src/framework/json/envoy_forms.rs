@@ -58,7 +58,7 @@ fn seconds_and_nanos(fields: &Map<String, Json>) -> Option<(i64, i32)> {
     Some((seconds?, nanos?))
 }
 
-fn duration(seconds: i64, nanos: i32) -> Json {
+pub(super) fn duration(seconds: i64, nanos: i32) -> Json {
     let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
     format!("{sign}{}.{:09}s", seconds.unsigned_abs(), nanos.unsigned_abs()).into()
 }

@@ -344,9 +344,7 @@ fn read_duration(json: Json, path: &str) -> Read {
             format!("{text:?} is not a valid duration; write it like \"300ms\", \"5s\" or \"1m30s\"");
         return error_at(path, reason);
     };
-    let sign = if nanos < 0 { "-" } else { "" };
-    let nanos = nanos.unsigned_abs();
-    Ok(Json::String(format!("{sign}{}.{:09}s", nanos / 1_000_000_000, nanos % 1_000_000_000)))
+    Ok(envoy_forms::duration(nanos / 1_000_000_000, (nanos % 1_000_000_000) as i32))
 }
 
 /// Returns the path of a field of the message at `path`.
