@@ -32,6 +32,9 @@ pub struct Translator {
     rows: Vec<Row>,
 }
 
+/// Messages of the older and the newer version.
+type Pairs = Vec<(MessageDescriptor, MessageDescriptor)>;
+
 /// A difference between the versions, or something that has no counterpart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
@@ -80,7 +83,7 @@ impl Translator {
         }
         let mut translator = Self { pool: pool.clone(), ..Self::default() };
         let messages: Vec<_> = pool.all_messages().filter(|message| !message.is_map_entry()).collect();
-        let mut pairs = Vec::new();
+        let mut pairs = Pairs::new();
         for new in messages.iter().filter(|message| message.package_name() == newer) {
             let stated = History::of(&new.options()).previous;
             let name = stated.unwrap_or_else(|| format!("{older}{}", &new.full_name()[newer.len()..]));
@@ -171,12 +174,8 @@ impl Translator {
     }
 
     /// Finds the fields of two messages that correspond; returns further messages that do by their fields.
-    fn add_fields(
-        &mut self,
-        old: &MessageDescriptor,
-        new: &MessageDescriptor,
-    ) -> Vec<(MessageDescriptor, MessageDescriptor)> {
-        let mut further = Vec::new();
+    fn add_fields(&mut self, old: &MessageDescriptor, new: &MessageDescriptor) -> Pairs {
+        let mut further = Pairs::new();
         for field in new.fields() {
             let stated = History::of(&field.options()).previous;
             let by_name = old.get_field_by_name(stated.as_deref().unwrap_or(field.name()));
@@ -211,12 +210,7 @@ impl Translator {
         further
     }
 
-    fn same_kind(
-        &mut self,
-        old: &Kind,
-        new: &Kind,
-        further: &mut Vec<(MessageDescriptor, MessageDescriptor)>,
-    ) -> bool {
+    fn same_kind(&mut self, old: &Kind, new: &Kind, further: &mut Pairs) -> bool {
         match (old, new) {
             (Kind::Message(old), Kind::Message(new)) if old.is_map_entry() && new.is_map_entry() => {
                 old.map_entry_key_field().kind() == new.map_entry_key_field().kind()
