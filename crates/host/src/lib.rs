@@ -117,7 +117,7 @@ impl Host {
     /// Sets what configurations may reach and configure, by their origin.
     #[must_use]
     pub fn with_access(mut self, access: AccessPolicy) -> Self {
-        self.handlers.set_access(access);
+        self.handlers.access = access;
         self
     }
 

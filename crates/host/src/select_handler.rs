@@ -61,7 +61,7 @@ impl Resolver for Host {
 impl Host {
     /// Checks the size of a configuration in a call or a session.
     pub(crate) fn check_config_size(&self, config: &Any) -> Result<(), CallError> {
-        let (size, max) = (config.value.len(), self.handlers.max_config_size());
+        let (size, max) = (config.value.len(), self.handlers.max_config_size);
         if size <= max {
             return Ok(());
         }

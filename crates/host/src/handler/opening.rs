@@ -65,8 +65,9 @@ pub struct HandlerTable {
     states: Arc<RetainedStates>,
     state_limits: RetentionLimits,
     open_timeout: Duration,
-    max_config_size: usize,
-    access: AccessPolicy,
+    /// The maximum size of the configuration of a call or a session.
+    pub(crate) max_config_size: usize,
+    pub(crate) access: AccessPolicy,
     closing: Closing,
 }
 
@@ -102,10 +103,6 @@ impl HandlerTable {
         }
     }
 
-    pub(crate) fn set_access(&mut self, access: AccessPolicy) {
-        self.access = access;
-    }
-
     /// Returns what configurations of an origin may reach.
     pub fn access(&self, origin: Origin) -> Access {
         self.access.of(origin)
@@ -118,11 +115,6 @@ impl HandlerTable {
         } else {
             Err(CallError::NotInCalls { adapter: adapter.name })
         }
-    }
-
-    /// Returns the maximum size of the configuration of a call or a session.
-    pub(crate) fn max_config_size(&self) -> usize {
-        self.max_config_size
     }
 
     /// Returns the handler cached for exactly these bytes of configuration.
