@@ -15,34 +15,25 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// The configuration of an engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Configuration {
-    mixer: Arc<Mixer>,
-    /// The end of the start.
-    started: Instant,
+    pub(crate) mixer: Arc<Mixer>,
+    /// The end of the start-up time, as a deadline for work without one.
+    pub(crate) end_of_start: Instant,
 }
 
 impl Configuration {
     pub(crate) fn new(mixer: Arc<Mixer>) -> Self {
-        Self { mixer, started: Instant::now() + START }
+        Self { mixer, end_of_start: Instant::now() + START }
     }
 
     /// Returns the current snapshot. At the start of the server, waits for the first one until the deadline; without a deadline it
     /// does not wait.
     pub(crate) async fn snapshot(&self, deadline: Option<Instant>) -> Option<Arc<Snapshot>> {
-        let end = deadline.map(|deadline| deadline.min(self.started));
+        let end = deadline.map(|deadline| deadline.min(self.end_of_start));
         loop {
             match self.mixer.snapshot() {
                 None if end.is_some_and(|end| Instant::now() < end) => sleep(INTERVAL).await,
                 snapshot => return snapshot,
             }
         }
-    }
-
-    pub(crate) fn mixer(&self) -> &Mixer {
-        &self.mixer
-    }
-
-    /// The end of the start-up time, as a deadline for work without one.
-    pub(crate) fn end_of_start(&self) -> Instant {
-        self.started
     }
 }

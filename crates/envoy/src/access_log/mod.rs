@@ -125,7 +125,7 @@ impl Reporter {
     /// Reports messages until the queue is closed.
     async fn run(mut self, mut received: mpsc::UnboundedReceiver<Queued>) {
         while let Some(queued) = received.recv().await {
-            match self.configuration.snapshot(Some(self.configuration.end_of_start())).await {
+            match self.configuration.snapshot(Some(self.configuration.end_of_start)).await {
                 Some(snapshot) => self.report(queued, &snapshot).await,
                 None => self.handlers.counters.lose(&Arc::from(""), queued.entries.len()),
             }
@@ -134,7 +134,7 @@ impl Reporter {
 
     /// Reports the entries of a message.
     async fn report(&mut self, queued: Queued, snapshot: &Arc<Snapshot>) {
-        let (mixer, count) = (self.configuration.mixer(), queued.entries.len());
+        let (mixer, count) = (&*self.configuration.mixer, queued.entries.len());
         let is_logged = mixer.decision_log().is_watched();
         // Entries of one namespace take their space together.
         let mut reports: BTreeMap<Arc<str>, (Arc<TenantCounts>, Report<'_>)> = BTreeMap::new();
