@@ -85,11 +85,6 @@ impl SinkMachine {
         Self { node, collections: collections.collect(), options, ..Self::default() }
     }
 
-    /// Returns the node that the sink sends to sources.
-    pub fn node(&self) -> &SinkNode {
-        &self.node
-    }
-
     /// Offers the application the cached state of a collection. Only before the first stream.
     pub fn restore(&mut self, collection: &str, version: String, resources: Vec<Arc<RawResource>>) {
         let Some(collection) = self.collections.get(collection) else { return };
@@ -184,7 +179,7 @@ impl SinkMachine {
             self.probed.get_or_insert(now);
             self.propose_empty(name);
         }
-        Closed { good: stream.is_accepted(), unsupported }
+        Closed { good: stream.good, unsupported }
     }
 
     /// Returns the collection that a source does not have, by the status of a stream that it ended. A status that names several

@@ -140,7 +140,7 @@ impl SinkMachine {
         // With several sources, increments of one are not based on the pushes of another.
         let incremental = self.options.mode != Mode::Full && self.streams.len() == 1;
         let Some(stream) = self.streams.get_mut(&stream) else { return };
-        stream.mark_accepted();
+        stream.good = true;
         stream.set_base(name, base);
         for nonce in nonces {
             let ack = RequestResources { response_nonce: nonce, incremental, ..request(&self.node, name) };

@@ -75,8 +75,8 @@ impl Observed {
     pub(super) fn describe(&self, machine: &SinkMachine) -> SourceStatus {
         SourceStatus {
             source: String::new(),
-            id: machine.node().id.clone(),
-            annotations: machine.node().annotations.clone(),
+            id: machine.node.id.clone(),
+            annotations: machine.node.annotations.clone(),
             peers: self.peers.values().map(|(peer, _)| peer.clone()).collect(),
             collections: machine.collections().map(|collection| self.collection(collection)).collect(),
             messages: self.journal.snapshot(),

@@ -31,7 +31,7 @@ pub(super) struct Stream {
     unsent: Vec<QueuedRequest>,
     bases: BTreeMap<Arc<str>, Base>,
     resync: Option<(Duration, Instant)>,
-    good: bool,
+    pub(super) good: bool,
     /// The status to end the stream with; `Some(None)` once it was returned.
     ending: Option<Option<Status>>,
 }
@@ -146,15 +146,6 @@ impl Stream {
     /// Records that everything is requested again.
     pub(super) fn resynced(&mut self, now: Instant) {
         self.resync = self.resync.map(|(every, _)| (every, now + every));
-    }
-
-    /// Records that a push on it was accepted.
-    pub(super) fn mark_accepted(&mut self) {
-        self.good = true;
-    }
-
-    pub(super) fn is_accepted(&self) -> bool {
-        self.good
     }
 
     /// Ends the stream once all requests that may be sent now are sent.

@@ -131,7 +131,7 @@ impl<Q, P: Message> DiscoveryStream<Q, P> {
 
     fn next_push(&mut self, catalogue: &Catalogue) -> Option<Pushed<P>> {
         let push = self.types.next(catalogue)?;
-        Some((self.variant.write)(push, self.types.supports_ttl()))
+        Some((self.variant.write)(push, self.types.ttl))
     }
 
     /// Returns the type of a request.

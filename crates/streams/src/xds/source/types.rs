@@ -36,7 +36,7 @@ pub(super) struct Types {
     /// The node of the client.
     node: NodeView,
     /// Whether it removes resources at the end of their time to live.
-    ttl: bool,
+    pub(super) ttl: bool,
 }
 
 #[derive(Debug)]
@@ -156,11 +156,6 @@ impl Types {
     /// Returns about how many bytes the names of resources take that it holds for its client.
     pub(super) fn names_size(&self) -> usize {
         self.types.iter().map(|known| known.watch.names_size()).sum()
-    }
-
-    /// Returns whether resources have a time to live on it.
-    pub(super) fn supports_ttl(&self) -> bool {
-        self.ttl
     }
 
     /// Returns the time of the next heartbeat, or of the end of the wait for an answer.
