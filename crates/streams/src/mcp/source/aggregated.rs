@@ -29,7 +29,7 @@ pub(crate) const CHANGES: &str =
 
 /// Adds the service to others.
 pub(super) fn mount(router: axum::Router, served: &Served) -> axum::Router {
-    let requests = served.source.requests();
+    let requests = served.source.options.requests;
     let whole = served.streams(requests, |_: &ConfigServer| Translated::new(false, read_whole, write_whole));
     let changes =
         served.streams(requests, |_: &ConfigServer| Translated::new(true, read_changes, write_changes));

@@ -47,8 +47,8 @@ async fn stream(source: ConfigServer, sink: Peer, options: DialOptions) -> Ended
         Ok(response) => response.into_inner(),
         Err(status) => return Ended::in_vain(status),
     };
-    let (machine, rate) = (McpStream::new(source.incremental()), source.requests());
-    let limits = ExchangeLimits { requests: rate, memory: None, admitted: None };
+    let machine = McpStream::new(source.options.incremental);
+    let limits = ExchangeLimits { requests: source.options.requests, memory: None, admitted: None };
     source.exchange(machine, sink.to_string(), requests, pushes, limits).await
 }
 

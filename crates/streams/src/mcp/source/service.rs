@@ -17,8 +17,8 @@ pub fn default_options() -> ServiceOptions {
 /// Adds the services that sinks connect to: `ResourceSource`, and `AggregatedMeshConfigService`.
 pub fn mount(mut services: Routes, source: &ConfigServer, options: &ServiceOptions) -> Routes {
     let served = Served::new(source, options);
-    let streams =
-        served.streams(source.requests(), |source: &ConfigServer| McpStream::new(source.incremental()));
+    let streams = served
+        .streams(source.options.requests, |source: &ConfigServer| McpStream::new(source.options.incremental));
     let router = services.axum_router_mut();
     let grown = aggregated::mount(std::mem::take(router), &served);
     *router = grown.route(METHOD, streams);

@@ -31,6 +31,7 @@ pub(super) struct Stream {
     unsent: Vec<QueuedRequest>,
     bases: BTreeMap<Arc<str>, Base>,
     resync: Option<(Duration, Instant)>,
+    /// Whether a push on it was accepted.
     pub(super) good: bool,
     /// The status to end the stream with; `Some(None)` once it was returned.
     ending: Option<Option<Status>>,

@@ -52,10 +52,10 @@ settings! {
 #[derive(Clone, Debug)]
 pub struct ConfigServer {
     catalogue: Arc<watch::Sender<Arc<Catalogue>>>,
-    options: ConfigServerOptions,
+    pub(crate) options: ConfigServerOptions,
     registry: Registry,
     faults: Arc<Mutex<Arc<[ValidationError]>>>,
-    closed: CancellationToken,
+    pub(crate) closed: CancellationToken,
 }
 
 impl ConfigServer {
@@ -100,16 +100,6 @@ impl ConfigServer {
         *self.faults.lock() = faults.into();
     }
 
-    /// Returns whether sinks may request changes only.
-    pub(crate) fn incremental(&self) -> bool {
-        self.options.incremental
-    }
-
-    /// Returns the rate of requests.
-    pub(crate) fn requests(&self) -> Rate {
-        self.options.requests
-    }
-
     /// Counts a request of a client for a type, if it is of version 2 of Envoy's API; an error if that is not served.
     pub(crate) fn check_version(&self, type_url: &str, client: &str) -> Result<(), Status> {
         let Some(successor) = type_url.rsplit('/').next().and_then(envoy::successor) else {
@@ -133,11 +123,6 @@ impl ConfigServer {
     /// Returns the served state, and each later one.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<Catalogue>> {
         self.catalogue.subscribe()
-    }
-
-    /// Waits until it is closed.
-    pub(crate) async fn closing(&self) {
-        self.closed.cancelled().await;
     }
 
     /// Lists a client without a stream while it waits for changes.

@@ -249,7 +249,9 @@ impl Rest {
                 changed = timeout_at(deadline, catalogue.changed()) => if !matches!(changed, Ok(Ok(()))) {
                     return Ok(StatusCode::NOT_MODIFIED.into_response());
                 },
-                () = self.served.source.closing() => return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response()),
+                () = self.served.source.closed.cancelled() => {
+                    return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response());
+                }
             }
         }
     }
