@@ -25,16 +25,17 @@ pub(crate) type Entries = OrdMap<Arc<str>, Arc<Entry>>;
 /// A served resource. Entries are equal when their resources are.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(super) resource: RawResource,
-    digest: u128,
+    pub(crate) resource: RawResource,
+    /// A digest of the whole resource.
+    pub(crate) digest: u128,
     /// The resource in version 2 of Envoy's API, or the reason why it has none.
     v2: OnceLock<Result<Arc<Self>, TranslateError>>,
     /// The nodes that can see it; `None` for all.
     pub(super) selector: Option<Arc<Selector>>,
     /// The time to live at clients without a heartbeat.
-    ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
     /// Its other names.
-    aliases: Vec<String>,
+    pub(crate) aliases: Vec<String>,
     /// The names that it refers to.
     references: OnceLock<Vec<Arc<str>>>,
 }
@@ -87,20 +88,6 @@ impl Entry {
         self.resource.annotations.get(SELECTOR).map(String::as_str)
     }
 
-    /// Returns the time to live at clients without a heartbeat.
-    pub(crate) fn ttl(&self) -> Option<Duration> {
-        self.ttl
-    }
-
-    /// Returns its other names.
-    pub(crate) fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    pub(crate) fn resource(&self) -> &RawResource {
-        &self.resource
-    }
-
     /// Returns the resource as a message of MCP.
     pub(crate) fn to_message(&self) -> Resource {
         self.resource.to_message()
@@ -108,11 +95,6 @@ impl Entry {
 
     pub(crate) fn name(&self) -> &str {
         &self.resource.name
-    }
-
-    /// Returns a digest of the whole resource.
-    pub(crate) fn digest(&self) -> u128 {
-        self.digest
     }
 
     /// Returns its version, which changes with any part of it.

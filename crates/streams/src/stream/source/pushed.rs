@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_push_with_shared_resources_is_the_same_on_the_wire() {
         let snapshot = snapshot();
-        let message = |entry: &Entry| entry.resource().to_message();
+        let message = |entry: &Entry| entry.resource.to_message();
         let shared = || snapshot.encoded(Encoding::Mcp, 3, message);
         let head = Resources { nonce: "7".to_owned(), ..Resources::default() };
         let resources = snapshot.resources().map(RawResource::to_message).collect();
@@ -184,7 +184,7 @@ mod tests {
         let encode = |snapshot: &Snapshot| {
             snapshot.encoded(Encoding::Mcp, 3, |entry| {
                 encoded.set(encoded.get() + 1);
-                entry.resource().to_message()
+                entry.resource.to_message()
             })
         };
         let first = encode(&snapshot);

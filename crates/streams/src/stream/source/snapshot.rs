@@ -210,18 +210,18 @@ impl Snapshot {
             return;
         }
         self.remove(entry.name());
-        self.version.add(entry.digest());
+        self.version.add(entry.digest);
         if let (Some(text), Some(selector)) = (entry.selector_text(), &entry.selector) {
             self.selectors.entry(text.into()).or_insert_with(|| (selector.clone(), 0)).1 += 1;
         }
         let name: Arc<str> = entry.name().into();
-        if entry.ttl().is_some() {
+        if entry.ttl.is_some() {
             self.expiring.insert(name.clone());
         }
-        for alias in entry.aliases() {
+        for alias in &entry.aliases {
             self.aliases.entry(alias.as_str().into()).or_default().insert(name.clone());
         }
-        for known in once(&*name).chain(entry.aliases().iter().map(String::as_str)) {
+        for known in once(&*name).chain(entry.aliases.iter().map(String::as_str)) {
             if let Some(collection) = xdstp::collection(known) {
                 self.collections.entry(collection.into()).or_default().insert(name.clone());
             }
@@ -235,14 +235,14 @@ impl Snapshot {
             return;
         }
         if let Some(gone) = self.entries.remove(name) {
-            self.version.remove(gone.digest());
-            if gone.ttl().is_some() {
+            self.version.remove(gone.digest);
+            if gone.ttl.is_some() {
                 self.expiring.remove(name);
             }
-            for alias in gone.aliases() {
+            for alias in &gone.aliases {
                 unindex(&mut self.aliases, alias, name);
             }
-            for known in once(name).chain(gone.aliases().iter().map(String::as_str)) {
+            for known in once(name).chain(gone.aliases.iter().map(String::as_str)) {
                 if let Some(collection) = xdstp::collection(known) {
                     unindex(&mut self.collections, &collection, name);
                 }

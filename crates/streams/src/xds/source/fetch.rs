@@ -122,7 +122,7 @@ impl Query {
             (!self.subscription.is_wildcard()).then(|| state.find_each(self.subscription.names().iter()));
         let version = match &named {
             None => state.version(),
-            Some(entries) => ContentVersion::of_digests(entries.iter().map(|entry| entry.digest())),
+            Some(entries) => ContentVersion::of_digests(entries.iter().map(|entry| entry.digest)),
         };
         let version = version.to_string();
         let response = DiscoveryResponse {

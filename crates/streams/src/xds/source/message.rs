@@ -18,7 +18,7 @@ const ENVELOPE: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 /// Returns a resource in the form of the requested type: `type.googleapis.com/MESSAGE` is the bare body,
 /// `group/version/Kind` is wrapped with its metadata (docs/behaviour/xds.md#istio-resources-over-xds).
 pub(super) fn any(entry: &Entry, type_url: &str) -> Any {
-    let resource = entry.resource();
+    let resource = &entry.resource;
     if is_bare(type_url) {
         resource.body.clone()
     } else {
@@ -38,12 +38,12 @@ pub(super) fn is_unnamed(type_url: &str) -> bool {
 
 /// Returns a resource with its names and its own version, and the time to live for clients that support it.
 pub(super) fn resource(entry: &Entry, type_url: &str, ttl: bool) -> Resource {
-    let ttl = entry.ttl().filter(|_| ttl);
+    let ttl = entry.ttl.filter(|_| ttl);
     Resource {
         version: entry.version(),
         resource: Some(any(entry, type_url)),
         name: entry.name().to_owned(),
-        aliases: entry.aliases().to_vec(),
+        aliases: entry.aliases.clone(),
         ttl: ttl.and_then(|ttl| ttl.try_into().ok()),
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn heartbeat(entry: &Entry) -> Resource {
     Resource {
         version: entry.version(),
         name: entry.name().to_owned(),
-        ttl: entry.ttl().and_then(|ttl| ttl.try_into().ok()),
+        ttl: entry.ttl.and_then(|ttl| ttl.try_into().ok()),
         ..Resource::default()
     }
 }

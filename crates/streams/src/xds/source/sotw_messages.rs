@@ -34,7 +34,7 @@ fn response(Push { url, nonce, content }: Push, ttl: bool) -> Pushed<DiscoveryRe
     // Clients that support times to live read the envelope.
     let is_unnamed = message::is_unnamed(&url);
     let (resources, shared) = content.entries.encode(encoding, |entry| {
-        if ttl && (is_unnamed || entry.ttl().is_some()) {
+        if ttl && (is_unnamed || entry.ttl.is_some()) {
             message::wrapped(entry, &url, &content)
         } else {
             message::any(entry, &url)

@@ -48,7 +48,7 @@ impl Subscription {
 
     /// Returns whether a resource is subscribed by its name or an alias.
     pub(super) fn selects(&self, entry: &Entry) -> bool {
-        self.contains(entry.name()) || entry.aliases().iter().any(|alias| self.contains(alias))
+        self.contains(entry.name()) || entry.aliases.iter().any(|alias| self.contains(alias))
     }
 
     pub(super) fn names(&self) -> &NameSet {

@@ -147,7 +147,7 @@ impl Types {
                     .is_some_and(|(new, old)| Arc::ptr_eq(new.state(), old.state()))
             {
                 let expiring = view.iter().flat_map(|view| view.state().expiring());
-                known.interval = expiring.filter_map(|entry| entry.ttl()).min().map(|ttl| ttl / HEARTBEATS);
+                known.interval = expiring.filter_map(|entry| entry.ttl).min().map(|ttl| ttl / HEARTBEATS);
             }
             known.view = view;
         }
