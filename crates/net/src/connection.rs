@@ -155,11 +155,11 @@ pub(crate) async fn serve_stream(
     service: impl HttpService,
     stop: &CancellationToken,
 ) {
-    if limits.protocol.is_http1() {
+    if matches!(limits.protocol, Protocol::Http1 { .. }) {
         state.set_greeted();
     }
     let turn = Turn::default();
-    let http = limits.protocol.builder(turn.clone(), state.max_begun());
+    let http = limits.protocol.builder(turn.clone(), state.max_begun);
     let stream = TokioIo::new(FrameLimitStream::new(turn.stream(stream), state.clone(), limits.long_answers));
     let connection = http.serve_connection(stream, TowerToHyperService::new(service));
     let served = async {
@@ -211,10 +211,6 @@ pub(crate) async fn serve_stream(
 }
 
 impl Protocol {
-    fn is_http1(self) -> bool {
-        matches!(self, Self::Http1 { .. })
-    }
-
     /// Returns what serves a connection whose tasks `turn` runs, with at most that many requests at a time.
     fn builder(self, turn: Turn, max_requests: usize) -> Builder<Turn> {
         let mut builder = Builder::new(turn);

@@ -110,7 +110,7 @@ pub(crate) struct ConnectionState {
     unwritten: [AtomicUsize; PERIODS],
     calls: Mutex<PendingCalls>,
     /// How many calls it may begin at a time, as SETTINGS announced when it was opened.
-    max_begun: usize,
+    pub(crate) max_begun: usize,
     /// Calls that nobody has worked on.
     begun: AtomicUsize,
     /// The numbers of `calls` by their stage, for searches.
@@ -342,11 +342,6 @@ impl ConnectionState {
 
     pub(crate) fn id(&self) -> u64 {
         self.id
-    }
-
-    /// Returns how many calls it may begin at a time.
-    pub(crate) fn max_begun(&self) -> usize {
-        self.max_begun
     }
 
     /// Counts a call that nobody has worked on, until the guard is dropped. Returns `None` beyond the limit, which counts as a hit.
