@@ -55,8 +55,4 @@ impl AccessPolicy {
             Origin::Call => self.calls.clone(),
         }
     }
-
-    pub(crate) fn may_configure(&self, adapter: &str) -> bool {
-        self.adapters_in_calls.as_ref().is_none_or(|names| names.contains(adapter))
-    }
 }

@@ -110,7 +110,8 @@ impl HandlerTable {
 
     /// Checks that a call or a session may configure an adapter.
     pub(crate) fn check_configurable(&self, adapter: &AdapterInfo) -> Result<(), CallError> {
-        if self.access.may_configure(adapter.name) {
+        let names = self.access.adapters_in_calls.as_ref();
+        if names.is_none_or(|names| names.contains(adapter.name)) {
             Ok(())
         } else {
             Err(CallError::NotInCalls { adapter: adapter.name })

@@ -163,10 +163,8 @@ impl Writer {
                     let written = tokio::task::spawn_blocking(move || {
                         batch.values().try_for_each(|cached| cache.write(cached))
                     });
-                    match written.await {
-                        Ok(Err(error)) => tracing::warn!(%error, "writing the configuration cache failed"),
-                        Ok(Ok(())) => {}
-                        Err(error) => tracing::warn!(%error, "writing the configuration cache failed"),
+                    if let Err(error) = written.await.map_err(io::Error::other).flatten() {
+                        tracing::warn!(%error, "writing the configuration cache failed");
                     }
                     if !more {
                         return;
