@@ -1,9 +1,7 @@
-use std::collections::HashMap;
-
 use prometheus_client::collector::Collector;
 use tonic::service::Routes;
 
-use super::{admin::FailureCounters, rpc::Rpc};
+use super::{admin::FailureCounters, rpc::Rpcs};
 use mixer_adapter_host::handler::BoxFuture;
 
 /// Services of a server besides its adapters and the Mixer API.
@@ -12,7 +10,7 @@ pub(super) struct AdditionalServices {
     /// The full names.
     pub(super) names: Vec<&'static str>,
     /// The unary methods by path.
-    pub(super) rpcs: HashMap<&'static str, Rpc>,
+    pub(super) rpcs: Rpcs,
     /// Functions that add the other methods.
     pub(super) routes: Vec<Box<dyn FnOnce(Routes) -> Routes + Send>>,
     /// Encoded `FileDescriptorSet`s for reflection.

@@ -1,11 +1,16 @@
 //! The gRPC services of a server: methods of templates and backends by path, everything else by tonic's router.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tonic::{Code, Status, service::Routes};
 
-use super::{ServerOptions, backend, expiry::keep_time, limits::count_fields, rpc::Rpc};
+use super::{
+    ServerOptions, backend,
+    expiry::keep_time,
+    limits::count_fields,
+    rpc::{Rpc, Rpcs},
+};
 use mixer_adapter_engine::{RequestLimit, RequestLimits};
 use mixer_adapter_host::{
     Host,
@@ -20,7 +25,7 @@ pub type GrpcService = UnaryService<HostMethods, Routes>;
 #[derive(Clone)]
 pub struct HostMethods {
     pub(super) host: Arc<Host>,
-    pub(super) rpcs: HashMap<&'static str, Rpc>,
+    pub(super) rpcs: Rpcs,
     /// Maximum number of instances in a call of a template.
     pub(super) max_instances: usize,
     /// Whether another server accepts the connections.
@@ -149,7 +154,7 @@ pub(crate) fn local_services(host: Arc<Host>) -> GrpcService {
 }
 
 fn services(host: Arc<Host>, limits: CallLimits, is_mounted: bool) -> GrpcService {
-    let rpcs = HashMap::from(backend::methods(&host));
+    let rpcs = backend::methods(&host).into_iter().collect();
     let max_instances = RequestLimits::default().instances;
     UnaryService::new(HostMethods { host, rpcs, max_instances, is_mounted }, None, limits, Routes::default())
 }

@@ -1,8 +1,12 @@
 //! Unary methods of services that are known when this is compiled.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use http::{HeaderName, HeaderValue};
 use prost::{DecodeError, Message, Name};
 use prost_reflect::DescriptorPool;
@@ -17,6 +21,9 @@ use mixer_adapter_net::grpc::Reply;
 
 /// A unary method that is not a template's.
 pub(super) type Rpc = Arc<dyn Fn(Bytes, Caller) -> BoxFuture<'static, Result<Reply, Status>> + Send + Sync>;
+
+/// Unary methods by path.
+pub(super) type Rpcs = HashMap<&'static str, Rpc, RandomState>;
 
 /// An answer that can be sent.
 pub(super) trait IntoReply {

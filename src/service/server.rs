@@ -1,7 +1,6 @@
 //! The server: binds its ports, runs, and ends in order.
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
     io,
     sync::Arc,
@@ -29,7 +28,7 @@ use super::{
     host_metrics,
     metrics_encoder::{Families, Scraped},
     process_metrics,
-    rpc::Rpc,
+    rpc::Rpcs,
     service_list::{descriptors, reflection, service_group, service_names},
 };
 use mixer_adapter_core::metrics::Events;
@@ -347,12 +346,7 @@ impl Server {
     }
 
     /// Joins the services of the gRPC port.
-    fn grpc_service(
-        &self,
-        mut rpcs: HashMap<&'static str, Rpc>,
-        routes: Routes,
-        listener: &Listener,
-    ) -> GrpcService {
+    fn grpc_service(&self, mut rpcs: Rpcs, routes: Routes, listener: &Listener) -> GrpcService {
         rpcs.extend(backend::methods(&self.host));
         rpcs.extend(self.mixer.iter().flat_map(super::mixer::methods));
         if self.explains(listener) {

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use foldhash::fast::RandomState;
 use prometheus_client::metrics::counter::Counter;
 use prost_reflect::MessageDescriptor;
 use tokio::runtime::Handle as Runtime;
@@ -73,8 +74,8 @@ pub enum StartError {
 pub struct Adapters {
     entries: Vec<Arc<dyn AnyAdapter>>,
     by_name: BTreeMap<&'static str, usize>,
-    by_config: HashMap<&'static str, usize>,
-    methods: HashMap<&'static str, Arc<dyn Method>>,
+    by_config: HashMap<&'static str, usize, RandomState>,
+    methods: HashMap<&'static str, Arc<dyn Method>, RandomState>,
     templates: BTreeMap<&'static str, TemplateInfo>,
     metrics: Arc<MetricStore>,
     warnings: Arc<Warnings>,
