@@ -203,7 +203,7 @@ impl<'r, 's> Evaluator<'r, 's> {
         let apart = self.context.snapshot.shadow_kind.filter(|_| self.phase == Phase::Quota);
         let built = match &entry.local {
             Some(local) if apart.is_none() => {
-                local.build(Attributes::from(bag), self.reads()).map(BuiltInstance::Local)
+                local.build(Attributes::from(bag), self.reads()).map(BuiltInstance::local)
             }
             _ => {
                 let mut encoded = Vec::with_capacity(128);

@@ -70,7 +70,7 @@ fn local<M: Message + SetField + Default + Clone + PartialEq + Debug + 'static>(
     let (mut reads, mut local_reads, mut encoded) = (Reads::default(), Reads::default(), Vec::new());
     instance.encode(Attributes::from(&bag), &mut reads, &mut encoded).unwrap();
     let form = LocalForm::new(&instance, |constants| Some(Box::new(M::decode(constants).unwrap()))).unwrap();
-    let mut built = BuiltInstance::Local(form.build(Attributes::from(&bag), &mut local_reads).unwrap());
+    let mut built = BuiltInstance::local(form.build(Attributes::from(&bag), &mut local_reads).unwrap());
     assert_eq!(format!("{local_reads:?}"), format!("{reads:?}"));
     assert_eq!(built.encoded_len(), built.encoded().len());
     let message = built.take::<M>().unwrap();

@@ -34,17 +34,23 @@ impl<M: Message + SetField + Clone + Debug + 'static> LocalInstance for M {
 pub enum BuiltInstance {
     /// An encoded `InstanceMsg`.
     Encoded(Vec<u8>),
-    /// A message for a handler of this process.
-    Local(Box<dyn LocalInstance>),
+    /// A message for a handler of this process, and its encoded length.
+    Local(Box<dyn LocalInstance>, usize),
 }
 
 impl BuiltInstance {
+    /// Creates an instance for a handler of this process.
+    pub fn local(message: Box<dyn LocalInstance>) -> Self {
+        let length = message.encoded_len();
+        Self::Local(message, length)
+    }
+
     /// Takes the message, or decodes it.
     ///
     /// # Errors
     /// It cannot be decoded.
     pub fn take<M: Message + Default + 'static>(&mut self) -> Result<M, DecodeError> {
-        if let Self::Local(local) = self
+        if let Self::Local(local, _) = self
             && let Some(message) = (&mut **local as &mut dyn Any).downcast_mut()
         {
             return Ok(std::mem::take(message));
@@ -56,7 +62,7 @@ impl BuiltInstance {
     pub fn encoded(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Encoded(encoded) => encoded.into(),
-            Self::Local(local) => local.encode().into(),
+            Self::Local(local, _) => local.encode().into(),
         }
     }
 
@@ -64,7 +70,7 @@ impl BuiltInstance {
     pub fn encoded_len(&self) -> usize {
         match self {
             Self::Encoded(encoded) => encoded.len(),
-            Self::Local(local) => local.encoded_len(),
+            Self::Local(_, length) => *length,
         }
     }
 
@@ -73,7 +79,7 @@ impl BuiltInstance {
         match self {
             Self::Encoded(encoded) => encoded.capacity(),
             // Nodes of maps have room for eleven entries, and each text is an allocation.
-            Self::Local(local) => size_of_val(&**local) + 8 * local.encoded_len(),
+            Self::Local(local, length) => size_of_val(&**local) + 8 * length,
         }
     }
 }
@@ -82,7 +88,7 @@ impl Clone for BuiltInstance {
     fn clone(&self) -> Self {
         match self {
             Self::Encoded(encoded) => Self::Encoded(encoded.clone()),
-            Self::Local(local) => Self::Local(local.copy()),
+            Self::Local(local, length) => Self::Local(local.copy(), *length),
         }
     }
 }
