@@ -191,7 +191,10 @@ impl<'a> Faults<'a> {
     fn parse_url(&self, given: &str) -> Result<Uri, UrlError> {
         let url: Option<Uri> = given.parse().ok();
         let url = url.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
-        let url = url.ok_or_else(|| UrlError::Invalid(given.to_owned()))?;
+        // Without the text, which may have a password.
+        let invalid =
+            || if given.contains('@') { UrlError::UserInfo } else { UrlError::Invalid(given.to_owned()) };
+        let url = url.ok_or_else(invalid)?;
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(UrlError::UserInfo);
         }
@@ -378,5 +381,23 @@ impl Declared {
         let text = parts.collect::<Vec<_>>().join("; ");
         let first = text.chars().next()?;
         Some(format!("{}{}.", first.to_uppercase(), &text[first.len_utf8()..]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_with_a_password_is_refused_without_it() {
+        let (types, access) = (InferredTypes::default(), Access::unrestricted());
+        let mut faults = Faults::new(&types, &access);
+        for url in ["https://user:secret@host/", "ftp://user:secret@host/", "https://user:secret@host:port/"]
+        {
+            assert!(faults.url("url", url).required().is_none());
+        }
+        let text = faults.into_errors().to_string();
+        assert_eq!(text.matches("must not have a user name or a password").count(), 3, "{text}");
+        assert!(!text.contains("secret"), "{text}");
     }
 }
