@@ -47,6 +47,10 @@ impl Redis {
             Some((node, bus))
         };
         let nodes = [node()?, node()?, node()?];
+        // Nodes with the same epoch choose others later, and a slot that moves meanwhile has two owners for good.
+        for ((node, _), epoch) in nodes.iter().zip(["1", "2", "3"]) {
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", epoch]);
+        }
         for ((node, bus), slots) in nodes.iter().zip([["0", "5460"], ["5461", "10922"], ["10923", "16383"]]) {
             node.command(&["CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1]]);
             nodes[0].0.command(&["CLUSTER", "MEET", "127.0.0.1", &node.port.to_string(), bus]);
