@@ -175,8 +175,8 @@ fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a port that nothing listens on, below those that the system gives to clients and to servers without a port of their own: one of
-/// these could take it before it is used.
+/// Returns a port that nothing listens on. It is below the ports that the system gives to clients, which could take it before the server
+/// does.
 pub fn free_port() -> u16 {
     loop {
         let port = 10_000 + (RandomState::new().build_hasher().finish() % 22_000) as u16;
