@@ -93,8 +93,8 @@ impl ConfigSet {
         Self::default().apply(Change::full_sets(resources))
     }
 
-    /// Returns the set after changes of different collections that belong together, and the faults of their resources.
-    /// Invalid resources are in the set with their faults; of duplicates, the first is used.
+    /// Returns the set after changes of different collections that belong together, and the faults of their resources, with the names
+    /// that are repeated in any collection. Invalid resources are in the set with their faults; of duplicates, the first is used.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) -> (Self, Vec<ValidationError>) {
         let mut next = self.clone();
         let mut faults = Vec::new();
@@ -118,10 +118,6 @@ impl ConfigSet {
                 invalid.sort_by(|one, other| one.resource.origin.cmp(&other.resource.origin));
                 faults
                     .extend(invalid.iter().filter_map(|entry| entry.spec.as_ref().err()).flatten().cloned());
-                let repeated = after.repeated().filter(|(resource, _)| is_included(resource));
-                faults.extend(repeated.map(|(resource, first)| {
-                    resource.error("", format!("is given twice; the first is at {}", first.origin))
-                }));
             } else if collection.is_runtime() {
                 next.allowed.clear();
                 for layer in after.by_name().values() {
@@ -134,6 +130,11 @@ impl ConfigSet {
             }
             next.collections.insert(collection, after);
         }
+        let interpreted = next.collections.iter().filter(|(collection, _)| collection.role().is_some());
+        let repeated = interpreted.flat_map(|(_, resources)| resources.repeated());
+        faults.extend(repeated.map(|(resource, first)| {
+            resource.error("", format!("is given twice; the first is at {}", first.origin))
+        }));
         (next, faults)
     }
 
@@ -379,6 +380,21 @@ mod tests {
         assert!(
             matches!(set.iter().next().unwrap().spec.as_deref(), Ok(Spec::Rule(rule)) if rule.r#match == "first")
         );
+    }
+
+    #[test]
+    fn a_name_given_twice_is_an_error_of_all_sets_until_it_is_given_once() {
+        let (twice, given_twice) =
+            ConfigSet::of(resources(&[rule("a", "first"), rule("a", "second")].concat()));
+        let partial = |kind, added: &str, removed| {
+            let content = Content::Partial { added: resources(added), removed };
+            Change::new(Collection::of("", &kind), content)
+        };
+        let (more, faults) = twice.apply([partial(Kind::Handler, &handler("h", "ns"), Vec::new())]);
+        assert_eq!(faults, given_twice);
+        let removed = vec![ResourceName::new("a", Kind::Rule, "ns")];
+        let (_, faults) = more.apply([partial(Kind::Rule, &rule("b", "x"), removed)]);
+        assert_eq!(faults, []);
     }
 
     #[test]
